@@ -27,7 +27,7 @@ from penstock.config import (
     texts,
 )
 from penstock.connectors.registry import resolved_options, table_info, validate_table
-from penstock.errors import SpecError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import InputRef
 from penstock.jobgraph.artifacts import classes_in, ship, with_classes
 from penstock.jobgraph.specs import WatermarkSpec
@@ -218,6 +218,7 @@ class StreamExecutionEnvironment:
 
         Raises:
             ConnectorError: An option is unknown, missing or malformed.
+            UnsupportedError: The source gives a changelog.
         """
         name = source_name or source.name
         metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
@@ -227,6 +228,14 @@ class StreamExecutionEnvironment:
         extra = [t.Field(m.name, _metadata_type(validated, m.key, name)) for m in metadata]
         schema = Schema((*source.schema.fields, *extra))
         info = table_info(source.schema, options)
+        if (mode := validated.source_mode(info)) != "append":
+            raise UnsupportedError(
+                f"{where}, whose rows are updated, as a stream",
+                expected="a source of inserts alone",
+                got=f"connector '{source.name}' with a changelog ({mode})",
+                where=where,
+                remedy="read it as a table in SQL, or with a format that has no changes (json)",
+            )
         watermark = None if watermark_strategy is None else self._per_split(watermark_strategy, schema)
         table = n.TableRef(
             name=name,

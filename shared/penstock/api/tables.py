@@ -57,6 +57,14 @@ class Tables:
     def scan(self, name: str) -> Transformation:
         """The table's rows, with its rowtime as their event time."""
         table = source_ref(self._session.catalog.table(name, "from_table"), self._session.config)
+        if table.changelog != "append":
+            raise UnsupportedError(
+                f"table '{name}', whose rows are updated, as a stream",
+                expected="a table of inserts alone",
+                got=f"connector '{table.connector}' with a changelog ({table.changelog})",
+                where="from_table",
+                remedy="read it in SQL, or with a format that has no changes (json)",
+            )
         return self._timed(n.Scan(table=table, schema=table.schema), name)
 
     def query(self, text: str) -> Transformation:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: (``connectors.helper``).
 Runs = Literal["loop", "native", "helper"]
 RUNS: tuple[Runs, ...] = ("loop", "native", "helper")
+#: The changelog of a source: see ``Connector.source_mode``.
+SourceMode = Literal["append", "upsert", "retract"]
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -281,11 +283,13 @@ class TableInfo:
         schema: The physical columns.
         options: The options, as text.
         format: The option ``format``.
+        primary_key: Names of the primary key's columns, while a job is planned.
     """
 
     schema: Schema
     options: Mapping[str, str]
     format: str | None = None
+    primary_key: Sequence[str] = ()
 
 
 class Connector(ABC):
@@ -353,6 +357,13 @@ class Connector(ABC):
     def source_guarantee(self, table: TableInfo) -> str:
         """``exactly-once`` (replayable), ``at-least-once`` or ``at-most-once``."""
         return "exactly-once"
+
+    def source_mode(self, table: TableInfo) -> SourceMode:
+        """The changelog that the source of ``table`` gives. ``append``: inserts alone. ``retract``: rows with kinds, the
+        old row of an update before the new one. ``upsert``: the newest row of each primary key as +I, and −D, which has
+        the key and metadata, and NULL elsewhere; the planner gives the key as ``ctx.pushed["keys"]`` (indices into the
+        schema), and keeps rows by it."""
+        return "append"
 
     def sink_guarantee(self, table: TableInfo) -> str:
         """``exactly-once`` or ``at-least-once``."""

@@ -10,7 +10,7 @@ from penstock.options import check_on_error
 from penstock.plugins import IMPORT_PATH, Register, instance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Literal
 
     from penstock.types.logical import Schema
@@ -100,8 +100,8 @@ def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Con
         raise
 
 
-def table_info(schema: Schema, options: Mapping[str, str]) -> TableInfo:
-    return TableInfo(schema, options, options.get("format"))
+def table_info(schema: Schema, options: Mapping[str, str], primary_key: Sequence[str] = ()) -> TableInfo:
+    return TableInfo(schema, options, options.get("format"), tuple(primary_key))
 
 
 def resolved_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
@@ -110,13 +110,18 @@ def resolved_options(options: Mapping[str, str], *, where: str) -> dict[str, str
 
 
 def validate_table(
-    schema: Schema, options: Mapping[str, str], *, role: Literal["source", "sink"], where: str | None = None
+    schema: Schema,
+    options: Mapping[str, str],
+    *,
+    role: Literal["source", "sink"],
+    where: str | None = None,
+    primary_key: Sequence[str] = (),
 ) -> Connector:
     """The connector of a table whose options and schema are correct; otherwise its error."""
     connector = connector_of(options, where=where)
     try:
         check_on_error(options, f"connector '{connector.name}'")
-        connector.validate(table_info(schema, options), role=role)
+        connector.validate(table_info(schema, options, primary_key), role=role)
     except ConnectorError as err:
         if where:
             err.where = f"{where}: {err.where}" if err.where else where

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class NormalizeOperator(Operator):
-    """Upsert changelog (+I, +U, −D by key) → full changelog with −U.
+    """Upsert changelog (+I, +U, −D by key) → changelog of whole rows, with −U where consumers need it.
 
     A −D of an unknown key is dropped; one whose other columns are missing takes them from
-    the stored row.
+    the stored row. A row that equals the stored one gives nothing.
     """
 
     def __init__(self, spec: NormalizeSpec) -> None:
@@ -56,7 +56,7 @@ class NormalizeOperator(Operator):
             has = np.ones(len(rows), np.bool_) if signs is None else signs[rows] > 0
             old = self._rows.read(targets)
             come = [c.take(rows) for c in batch.columns]
-            out = change_batch(self.ctx.output_schema, old, come, had, has, emit_before=True)
+            out = change_batch(self.ctx.output_schema, old, come, had, has, emit_before=self.spec.emit_before)
             self._rows.put(targets[has], [c.filter(has) for c in come])
             keys.free(targets[~has])
         if out is not None:

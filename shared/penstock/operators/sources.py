@@ -22,6 +22,7 @@ from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
+from penstock.operators.source_changes import computed_upserts, without_before
 from penstock.operators.watermarks import EventTimes, SplitWatermarks
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types.batch import Batch
@@ -177,6 +178,8 @@ class SourceOperator(SourceDriver):
             values = steps * self.ctx.parallelism + self.ctx.subtask_index
             batch = _append(batch, Column(BigIntType(nullable=False), values))
         out = self._compute(batch)
+        if self._spec.drops_before:
+            out = without_before(out, self._spec.changelog_keys)
         highest = None
         if self._event_times is not None and out.num_rows:
             highest = self._event_times.highest(out)
@@ -190,7 +193,11 @@ class SourceOperator(SourceDriver):
         if computed is None:
             return batch.with_columns(schema, batch.columns)
 
+        known = self._spec.known_of_deletes
+
         def compute(part: Batch) -> Batch:
+            if known is not None:
+                return computed_upserts(part, schema, computed, known)
             return part.with_columns(schema, [f(part) for f in computed])
 
         def refused(row: Batch, err: Exception) -> None:

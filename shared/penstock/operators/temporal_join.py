@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.sorting import group_bounds, stable_argsort, stable_argsort_by
+from penstock.errors import RecordError
 from penstock.jobgraph.specs import SortKey
 from penstock.operators.calc import compile_condition
 from penstock.operators.emitting import event_times, pieces, restored_watermark, watermark_state
@@ -75,6 +76,7 @@ class TemporalJoinOperator(Operator):
             if len(kept):
                 rows = batch.take(kept).with_kinds(None)
                 deleted = Column(_BOOL, kinds[kept] == 3)
+                self._check_times(rows, deleted.values)
                 self._versions.add(rows.with_columns(self._version_schema, [*rows.columns, deleted]))
             return iter(())
         late = event_times(batch, self.spec.left_time, self.ctx) <= self._watermark
@@ -83,6 +85,19 @@ class TemporalJoinOperator(Operator):
             batch = batch.filter(~late)
         self._waiting.add(batch)
         return iter(())
+
+    def _check_times(self, rows: Batch, deleted: np.ndarray) -> None:
+        """RecordError for a deletion without a time: from when on the key has no version is not known."""
+        valid = rows.columns[self.spec.right_time].valid
+        if valid is None or not (deleted & ~valid).any():
+            return
+        raise RecordError(
+            "a deletion in a versioned table has no time",
+            expected=f"a value in {rows.schema.fields[self.spec.right_time].name!r} of every change",
+            got="NULL: the column is none of the key and of the metadata, which are all that a deletion has",
+            where=self.ctx.name,
+            remedy="declare the event time from metadata: at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL",
+        )
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if watermark <= self._watermark:

@@ -95,6 +95,15 @@ def check(graph: JobGraph, spark: SparkSupport | None) -> None:
             where=f"configuration key '{BACKFILL_ENGINE.key}'",
             remedy="pip install 'penstock[spark]', or leave the history to the streaming engine",
         )
+    for node in _nodes(graph):
+        if isinstance(node.spec, SourceSpec) and node.spec.changelog != "append":
+            raise UnsupportedError(
+                "a backfill on Spark of a job that reads a changelog",
+                expected="tables of inserts alone",
+                got=f"'{node.name}', whose rows are updated and deleted",
+                where=f"operator '{node.name}'",
+                remedy=f"set {BACKFILL_ENGINE.key} = none",
+            )
     if not BACKFILL_EMIT.read(graph.config):
         return
     for node in _nodes(graph):

@@ -127,6 +127,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
 
     # -- changelog -----------------------------------------------------------------------------
 
+    def changes(self) -> str | None:
+        """The table whose changelog it reads: rows that somebody else updates and deletes; None: it reads none."""
+        return None
+
     def asks_before(self, wanted: bool) -> bool:
         """Whether it needs the old row of an update (−U) of its inputs. ``wanted``: its consumers need it."""
         return True

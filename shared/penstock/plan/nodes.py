@@ -20,6 +20,7 @@ from penstock.plan.operators.filter.node import Filter
 from penstock.plan.operators.join.node import Join
 from penstock.plan.operators.limit.node import Limit
 from penstock.plan.operators.local_time.node import LocalTime
+from penstock.plan.operators.normalize.node import Normalize
 from penstock.plan.operators.over.node import Over
 from penstock.plan.operators.project.node import Project
 from penstock.plan.operators.scan.node import Scan
@@ -40,7 +41,7 @@ from penstock.types.logical import Schema
 
 __all__ = [
     "Aggregate", "AggregateCall", "AssignWatermarks", "AsyncCalc", "Correlate", "Expand", "Filter", "Join", "Limit",
-    "LocalTime", "LogicalPlan", "MetadataColumn", "Node", "Over", "Project", "Scan", "Schema", "SetOperation",
+    "LocalTime", "LogicalPlan", "MetadataColumn", "Node", "Normalize", "Over", "Project", "Scan", "Schema", "SetOperation",
     "SideOutput", "Sink", "Sort", "TableRef", "TemporalJoin", "TopN", "Transform", "Union_", "Values",
     "WatermarkSpec", "WindowAggregate", "WindowSpec", "WindowTable", "inputs_of", "with_inputs",
 ]  # fmt: skip

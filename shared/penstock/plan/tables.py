@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
@@ -25,8 +26,8 @@ class MetadataColumn(msgspec.Struct, frozen=True):
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     """A catalog table as a plan needs it. ``physical``: the connector's own columns; ``metadata``: appended
     after them; ``computed``: expressions over (physical, metadata) that give ``schema``; ``watermark`` is
-    over ``schema``'s columns. ``guarantee``, ``sink_modes``, ``nested_projection``: declared by the
-    connector."""
+    over ``schema``'s columns. ``guarantee``, ``changelog``, ``sink_modes``, ``nested_projection``: declared by
+    the connector."""
 
     name: str
     connector: str
@@ -40,6 +41,9 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     guarantee: str = ""
     sink_modes: tuple[str, ...] = ("append",)
+    #: The rows of the source: ``append``: inserts alone; ``upsert``: the newest row of each primary key and
+    #: deletions, of which only the key and the metadata are known; ``retract``: old and new rows of changes.
+    changelog: Literal["append", "upsert", "retract"] = "append"
     #: The source can deliver a ROW column with fewer fields.
     nested_projection: bool = False
     #: The cache of a lookup join with it, in words; empty = it cannot be looked up.

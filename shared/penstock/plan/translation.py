@@ -14,7 +14,7 @@ from penstock.plan.identity import identify
 from penstock.plan.lineage import Lineage
 from penstock.plan.operator_graph import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
-from penstock.plan.rewriting import Interner
+from penstock.plan.rewriting import Interner, walk
 from penstock.types.durations import duration_text
 from penstock.types.logical import Schema
 
@@ -32,6 +32,7 @@ def is_bounded_final(plan: LogicalPlan) -> bool:
     """Whether the job gives final rows once: all inputs are bounded, and streaming mode was not asked for."""
     mode = RUNTIME_MODE.read(plan.config)
     bounded = all(Analysis().of(sink).bounded for sink in plan.sinks)
+    changes = sorted(name for node in walk(plan.sinks) if (name := node.changes()) is not None)
     if mode == "BATCH" and not bounded:
         raise UnsupportedError(
             "the job is unbounded, but batch mode is set",
@@ -39,7 +40,14 @@ def is_bounded_final(plan: LogicalPlan) -> bool:
             got="an unbounded source",
             remedy="SET 'execution.runtime-mode' = 'STREAMING', or bound the sources",
         )
-    return bounded and mode != "STREAMING"
+    if mode == "BATCH" and changes:
+        raise UnsupportedError(
+            f"table '{changes[0]}', whose rows are updated, in batch mode",
+            expected="tables of inserts alone with execution.runtime-mode = BATCH",
+            got="a changelog",
+            remedy="SET 'execution.runtime-mode' = 'STREAMING'",
+        )
+    return bounded and mode != "STREAMING" and not changes
 
 
 class Translator:

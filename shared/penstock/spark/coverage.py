@@ -80,6 +80,14 @@ def _check(node: OperatorNode) -> None:
             where=f"operator '{node.name}'",
             remedy="choose skip (the records are in the executors' logs), or execution.engine = streaming",
         )
+    if getattr(node.spec, "changelog", "append") != "append":
+        raise UnsupportedError(
+            "a table that is read as a changelog, on Spark",
+            expected="tables of inserts alone",
+            got=f"'{node.name}', whose rows are updated and deleted",
+            where=f"operator '{node.name}'",
+            remedy="run the job with execution.engine = streaming",
+        )
     phase = getattr(node.spec, "phase", "single")
     if phase != "single":
         raise UnsupportedError(

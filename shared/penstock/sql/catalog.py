@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from penstock.connectors.base import Connector, TableInfo
+    from penstock.connectors.base import Connector, SourceMode, TableInfo
     from penstock.sql.statements import ColumnDef, WatermarkClause
 
 #: The option ``uid`` of an OPTIONS hint. On a table that is read it is the uid of the source; on a table that
@@ -56,7 +56,7 @@ class Table:
     partition_keys: tuple[str, ...] = ()
 
     def info(self) -> TableInfo:
-        return table_info(self.physical, self.options)
+        return table_info(self.physical, self.options, self.primary_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,21 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
         nested_projection=connector.nested_projection,
         lookup=_lookup_words(connector, table),
         location=connector.location,
+        changelog=_changelog(connector, table),
     )
+
+
+def _changelog(connector: Connector, table: Table) -> SourceMode:
+    mode = connector.source_mode(table.info())
+    if mode == "upsert" and not table.primary_key:
+        raise ConnectorError(
+            f"a table of connector '{connector.name}' needs a primary key to be read",
+            expected="PRIMARY KEY (…) NOT ENFORCED",
+            got="no primary key",
+            where=_place(table),
+            remedy="declare the columns by which a newer row replaces an older one",
+        )
+    return mode
 
 
 def _lookup_words(connector: Connector, table: Table) -> str:
@@ -241,7 +255,9 @@ def _place(table: Table) -> str:
 
 def _checked(table: Table, role: Literal["source", "sink"]) -> Connector:
     try:
-        return validate_table(table.physical, table.options, role=role, where=_place(table))
+        return validate_table(
+            table.physical, table.options, role=role, where=_place(table), primary_key=table.primary_key
+        )
     except ConnectorError as err:
         raise blame_option(err, table) from None
 

@@ -15,6 +15,7 @@ from penstock.functions.expr import Expr
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
+from penstock.plan.operators.normalize.node import table_rows
 from penstock.plan.properties import Analysis
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.aggregation import Aggregation
@@ -346,9 +347,7 @@ class QueryBinder:
                 uid = options.pop(UID_HINT, None)
                 table = with_options(table, options)
             ref = source_ref(table, self.config)
-            relation = Relation.of(
-                n.Scan(table=ref, schema=ref.schema, uid=None if uid is None else str(uid))
-            )
+            relation = Relation.of(table_rows(ref, uid=None if uid is None else str(uid)))
         else:
             known = [*self.ctes, *self.catalog.names()]
             raise self.catalog.unknown(name, self.source.where(node), known, "table")

@@ -38,6 +38,9 @@ def bind_temporal_join(ctx: QueryBinder, left: Relation, join: exp.Join, target:
     if lookup:
         right = _looked_up(ctx, target, right)
     elif isinstance(time, InputRef) and time.index in known.rowtimes:
+        if isinstance(right.node, n.Normalize):
+            # Each upsert is a version: the join needs all of them, not what stands at the end of a batch.
+            right = right.over(right.node.input)
         left_time, right_time = time.index, _version_time(ctx, target, right)
     else:
         times = sorted(left.node.schema.names[i] for i in known.rowtimes | known.proctimes)
@@ -81,7 +84,7 @@ def _version_time(ctx: QueryBinder, target: AsOf, right: Relation) -> int:
 
 def _looked_up(ctx: QueryBinder, target: AsOf, right: Relation) -> Relation:
     """A table whose connector answers by key. Its watermark has no meaning here."""
-    scan = right.node
+    scan = right.node.input if isinstance(right.node, n.Normalize) else right.node
     if not isinstance(scan, n.Scan):
         raise ctx.source.unsupported(
             "a lookup join with something other than a table",
@@ -92,5 +95,12 @@ def _looked_up(ctx: QueryBinder, target: AsOf, right: Relation) -> Relation:
     if not scan.table.lookup:
         connector = get_connector(scan.table.connector)
         lookup_settings(connector, scan.table.options, where=ctx.source.where(target))
+    if scan.table.changelog != "append":
+        raise ctx.source.unsupported(
+            f"a lookup join with a changelog: table '{scan.table.name}'",
+            target,
+            expected="a table whose rows are what it holds",
+            remedy="join it as a versioned table: FOR SYSTEM_TIME AS OF an event time",
+        )
     table = msgspec.structs.replace(scan.table, watermark=None)
     return right.over(msgspec.structs.replace(scan, table=table))

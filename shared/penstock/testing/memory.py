@@ -29,7 +29,7 @@ from penstock.types.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from penstock.connectors.base import SourceContext
+    from penstock.connectors.base import SourceContext, SourceMode
     from penstock.types.logical import Schema
 
 
@@ -42,6 +42,7 @@ class MemoryTable:
         splits: ``splits[i]``: the batches of split i, read in order.
         bounded: Whether the source ends.
         batch_rows: Rows that a reader gives at a time; None: all.
+        changelog: What the source gives (``Connector.source_mode``); the batches have kinds accordingly.
     """
 
     tables: ClassVar[dict[str, MemoryTable]] = {}
@@ -54,9 +55,11 @@ class MemoryTable:
         *,
         bounded: bool = True,
         batch_rows: int | None = None,
+        changelog: SourceMode = "append",
     ) -> None:
         self.name = name
         self.schema = schema
+        self.changelog = changelog
         self.splits = [Batch.concat(list(s)) if s else Batch.empty(schema) for s in splits]
         self.bounded = bounded
         self.batch_rows = batch_rows
@@ -226,6 +229,9 @@ class MemoryConnector(Connector):
 
     def is_bounded(self, table: TableInfo) -> bool:
         return MemoryTable.of(table.options).bounded
+
+    def source_mode(self, table: TableInfo) -> SourceMode:
+        return MemoryTable.of(table.options).changelog
 
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"

@@ -157,5 +157,17 @@ def test_a_table_by_key_needs_a_format_of_keys() -> None:
     with pytest.raises(ConnectorError, match=r"key\.format"):
         validate_table(SCHEMA, options, role="sink")
     validate_table(SCHEMA, {**options, "key.format": "raw"}, role="sink")
-    with pytest.raises(ConnectorError, match="cannot be a source"):
-        validate_table(SCHEMA, {**options, "key.format": "raw"}, role="source")
+    validate_table(SCHEMA, {**options, "key.format": "raw"}, role="source", primary_key=("name",))
+    with pytest.raises(ConnectorError, match=r"scan\.startup\.mode"):
+        validate_table(
+            SCHEMA,
+            {**options, "key.format": "raw", "scan.startup.mode": "latest-offset"},
+            role="source",
+            primary_key=("name",),
+        )
+
+
+def test_the_format_of_keys_holds_the_primary_key() -> None:
+    options = {**TABLE, "connector": "upsert-kafka", "key.format": "raw"}
+    with pytest.raises((ConnectorError, UnsupportedError), match="raw"):
+        validate_table(SCHEMA, options, role="source", primary_key=("k_id", "name"))

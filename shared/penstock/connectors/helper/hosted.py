@@ -12,7 +12,7 @@ from penstock.connectors.helper.source import HelperEnumerator, HelperReader
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.connectors.base import TableInfo
+    from penstock.connectors.base import SourceMode, TableInfo
 
 _DECLARED = (
     "options", "metadata", "location", "overwrites", "partitioned", "lookup_caches", "nested_projection",
@@ -50,6 +50,9 @@ class Hosted(Connector):
 
     def source_guarantee(self, table: TableInfo) -> str:
         return self.inner.source_guarantee(table)
+
+    def source_mode(self, table: TableInfo) -> SourceMode:
+        return self.inner.source_mode(table)
 
     def sink_guarantee(self, table: TableInfo) -> str:
         return self.inner.sink_guarantee(table)

@@ -14,7 +14,7 @@ from penstock.connectors.hybrid.parts import HISTORY, LIVE, PARTS, part_of, part
 from penstock.connectors.hybrid.settings import OPTIONS
 from penstock.connectors.registry import connector_of
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError
+from penstock.errors import ConnectorError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,14 @@ class HybridConnector(DeclaredConnector):
             except ConnectorError as err:
                 err.where = f"connector 'hybrid', part '{part}'" + (f": {err.where}" if err.where else "")
                 raise
+            if (mode := connector.source_mode(info)) != "append":
+                raise UnsupportedError(
+                    f"a hybrid table whose part '{part}' is a changelog",
+                    expected="two parts of inserts alone",
+                    got=f"'{part}.connector' = '{connector.name}' with a changelog ({mode})",
+                    where="connector 'hybrid'",
+                    remedy="read the changelog as a table of its own",
+                )
         history, info = part_of(table, HISTORY)
         if not history.is_bounded(info):
             raise ConnectorError(

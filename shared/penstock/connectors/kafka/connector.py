@@ -15,7 +15,7 @@ from penstock.errors import ConnectorError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+    from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceMode, SourceReader, TableInfo
 
 
 class KafkaConnector(DeclaredConnector):
@@ -44,7 +44,8 @@ class KafkaConnector(DeclaredConnector):
                 got="'value.fields-include' = 'ALL'",
                 where=owner,
             )
-        key, value = self._parts(table)
+        names = table.schema.names
+        key, value = self._parts(table, [names.index(name) for name in table.primary_key])
         value.check()
         if key is not None and key.columns:
             key.check()
@@ -100,10 +101,11 @@ class KafkaConnector(DeclaredConnector):
                     where=owner,
                 ) from None
 
-    def _parts(self, table: TableInfo) -> tuple[Part | None, Part]:
-        read = self.option_set.read(table.options)
-        keys = key_columns(table, read.get("key.fields"), self.option_set.owner)
-        return parts_of(table, read, keys, self.option_set.owner)
+    def _parts(self, table: TableInfo, keys: Sequence[int]) -> tuple[Part | None, Part]:
+        """``keys``: the primary key's columns, for a table that is read or written by key."""
+        owner, read = self.option_set.owner, self.option_set.read(table.options)
+        named = key_columns(table, read.get("key.fields"), owner)
+        return parts_of(table, read, named or (keys if read["key.format"] else ()), owner)
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
         names = {table.options.get("format"), table.options.get("value.format")}
@@ -127,18 +129,15 @@ class KafkaConnector(DeclaredConnector):
     def reader(self, table: TableInfo) -> SourceReader:
         from penstock.connectors.kafka.source import KafkaReader
 
-        return KafkaReader(table, *self._parts(table), self.option_set.owner)
+        upserts = self.source_mode(table) == "upsert"
+        return KafkaReader(
+            table, lambda keys: self._parts(table, keys), self.option_set.owner, upserts=upserts
+        )
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.kafka.encoding import MessageEncoder
 
-        def parts(keys: Sequence[int]) -> tuple[Part | None, Part]:
-            """``keys``: the primary key, for a table that is written by key."""
-            named = key_columns(table, read.get("key.fields"), owner)
-            return parts_of(table, read, named or (keys if read["key.format"] else ()), owner)
-
-        owner, read = self.option_set.owner, self.option_set.read(table.options)
-        encoder = MessageEncoder(table, self.option_set, parts)
+        encoder = MessageEncoder(table, self.option_set, lambda keys: self._parts(table, keys))
         if self.sink_guarantee(table) == "exactly-once":
             from penstock.connectors.kafka.exactly_once import ExactlyOnceWriter
 
@@ -149,18 +148,19 @@ class KafkaConnector(DeclaredConnector):
 
 
 class UpsertKafkaConnector(KafkaConnector):
-    """Writes the newest row of each key, and a message without a value where a key's row is deleted.
+    """The newest row of each key; a message without a value deletes the key's row.
 
-    The key is the table's primary key, which the planner asks for: the only mode is ``upsert``.
+    The key is the table's primary key, which the planner asks for: the only mode is ``upsert``, both ways.
     """
 
     name = "upsert-kafka"
-    roles = ("sink",)
     location = ("topic",)
-    metadata = {}
 
     def __init__(self) -> None:
         DeclaredConnector.__init__(self, UPSERT_OPTIONS)
+
+    def source_mode(self, table: TableInfo) -> SourceMode:
+        return "upsert"
 
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
         return ("upsert",)

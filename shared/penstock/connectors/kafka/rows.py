@@ -12,7 +12,7 @@ from penstock.connectors.kafka.settings import METADATA
 from penstock.errors import ConnectorError, nearest
 from penstock.formats import message_format
 from penstock.formats.api import FormatContext
-from penstock.types import Batch, Column, Field, Schema
+from penstock.types import Batch, Column, Field, RowKind, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.formats.api import Decoder, Format
+
+    BadRecord = Callable[[Exception, bytes | None, str], None]
 
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
@@ -36,6 +38,11 @@ class Part:
 
     def check(self) -> None:
         self.format.check(self.schema, self.options)
+
+    def decoder(self, wanted: Sequence[int], bad_record: BadRecord) -> Decoder:
+        """A decoder of the table's columns ``wanted``, which are among those of the part."""
+        projection = [self.columns.index(c) for c in wanted]
+        return self.format.decoder(FormatContext(self.schema, projection, self.options, bad_record))
 
 
 def _options_of(options: Mapping[str, str], prefix: str, name: str) -> dict[str, str]:
@@ -95,72 +102,104 @@ def key_columns(table: TableInfo, names: str | None, owner: str) -> tuple[int, .
 class MessageDecoder:
     """Messages of one partition → a batch: the projection's columns, then metadata columns.
 
-    A message without a value (a tombstone) is no row of an append-only table.
+    A message without a value (a tombstone) is no row of an append-only table. ``upserts``: it is a −D of the
+    message's key, with NULL in the columns that the key lacks.
     """
 
-    def __init__(self, ctx: SourceContext, key: Part | None, value: Part) -> None:
+    def __init__(self, ctx: SourceContext, key: Part | None, value: Part, *, upserts: bool = False) -> None:
         self._ctx = ctx
+        self._upserts = upserts
         fields = [Field(name, METADATA[name]) for name in ctx.metadata]
         self._schema = Schema((*ctx.schema.select(ctx.projection).fields, *fields))
         # A column that both hold is taken from the value, as in Flink.
-        in_key = [c for c in ctx.projection if c not in value.columns]
-        self._value = _Side(value, [c for c in ctx.projection if c in value.columns])
-        self._key = _Side(key, in_key) if key is not None and in_key else None
+        self._in_value = [c for c in ctx.projection if c in value.columns]
+        self._in_key = [c for c in ctx.projection if c not in value.columns]
+        self._of_deletes = [c for c in ctx.projection if upserts and key is not None and c in key.columns]
+        self._key, self._value = key, value
         self._loud = self._decoders(ctx.bad_record)
         self._quiet = self._decoders(lambda *_: None)
         self._places = [
-            (0, self._value.wanted.index(c)) if c in value.columns else (1, in_key.index(c))
+            (0, self._in_value.index(c)) if c in value.columns else (1, self._in_key.index(c))
             for c in ctx.projection
         ]
 
-    def _decoders(self, bad_record: Callable[[Exception, bytes | None, str], None]) -> list[Decoder]:
-        sides = [self._value] if self._key is None else [self._value, self._key]
-        return [side.decoder(bad_record) for side in sides]
+    def _decoders(self, bad_record: BadRecord) -> _Decoders:
+        key = self._key
+        return _Decoders(
+            self._value.decoder(self._in_value, bad_record),
+            key.decoder(self._in_key, bad_record) if key is not None and self._in_key else None,
+            key.decoder(self._of_deletes, bad_record) if key is not None and self._of_deletes else None,
+        )
 
     def decode(self, messages: Sequence[Message]) -> Batch:
-        found = [m.value() for m in messages]
-        values = [v for v in found if v is not None]
-        if len(values) < len(found):
-            messages = [m for m, v in zip(messages, found, strict=True) if v is not None]
-        whole = self._decode(messages, values, self._loud)
+        if not self._upserts:
+            messages = [m for m in messages if m.value() is not None]
+        whole = self._decode(messages, self._loud)
         if whole is not None:
             return whole
         # Some were rejected, and reported: each alone, to keep key, value and metadata together.
-        rows = [self._decode([m], [v], self._quiet) for m, v in zip(messages, values, strict=True)]
+        rows = [self._decode([m], self._quiet) for m in messages]
         kept = [row for row in rows if row is not None]
         return Batch.concat(kept) if kept else Batch.empty(self._schema)
 
-    def _decode(
-        self, messages: Sequence[Message], values: list[bytes], decoders: list[Decoder]
-    ) -> Batch | None:
+    def _decode(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
         """None when one of them was rejected."""
+        gone = np.array([m.value() is None for m in messages], np.bool_)
+        if not gone.any():
+            return self._rows(messages, decoders)
+        there, dead = np.flatnonzero(~gone), np.flatnonzero(gone)
+        rows = self._rows([messages[i] for i in there.tolist()], decoders)
+        deletions = self._deletions([messages[i] for i in dead.tolist()], decoders)
+        if rows is None or deletions is None:
+            return None
+        order = np.empty(len(messages), np.int64)
+        order[np.concatenate((there, dead))] = np.arange(len(messages))
+        return Batch.concat([rows, deletions]).take(order)
 
-        def where(i: int) -> str:
-            return f"topic '{messages[i].topic()}', partition {messages[i].partition()}, offset {messages[i].offset()}"
-
-        parts = [decoders[0].decode(values, where)]
-        if len(decoders) > 1:
-            keys = [m.key() or b"" for m in messages]
-            parts.append(decoders[1].decode(keys, lambda i: f"{where(i)}, key"))
+    def _rows(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
+        values = [m.value() or b"" for m in messages]
+        parts = [decoders.value.decode(values, lambda i: _where(messages[i]))]
+        if decoders.key is not None:
+            parts.append(_decoded_keys(decoders.key, messages))
         if any(len(part) != len(messages) for part in parts):
             return None
+        return self._batch(messages, [parts[side].columns[i] for side, i in self._places])
+
+    def _deletions(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
+        assert decoders.deletes is not None, "an upsert source was planned without its key"
+        keys = _decoded_keys(decoders.deletes, messages)
+        if len(keys) != len(messages):
+            return None
+        types = self._schema.types
+        columns = [
+            keys.columns[self._of_deletes.index(c)]
+            if c in self._of_deletes
+            else Column.nulls(types[i], len(keys))
+            for i, c in enumerate(self._ctx.projection)
+        ]
+        return self._batch(messages, columns).with_kinds(np.full(len(keys), RowKind.DELETE, np.uint8))
+
+    def _batch(self, messages: Sequence[Message], columns: list[Column]) -> Batch:
         times = np.array([m.timestamp()[1] for m in messages], np.int64) * 1000
-        columns = [parts[side].columns[i] for side, i in self._places]
         columns += [_metadata(name, messages, times) for name in self._ctx.metadata]
         return Batch(self._schema, columns, times=times, num_rows=len(messages))
 
 
-@dataclass(slots=True)
-class _Side:
-    part: Part
-    #: Columns of the table to deliver, those of this side.
-    wanted: list[int]
-    ctx: Any = None
+def _where(message: Message) -> str:
+    return f"topic '{message.topic()}', partition {message.partition()}, offset {message.offset()}"
 
-    def decoder(self, bad_record: Callable[[Exception, bytes | None, str], None]) -> Decoder:
-        part = self.part
-        projection = [part.columns.index(c) for c in self.wanted]
-        return part.format.decoder(FormatContext(part.schema, projection, part.options, bad_record))
+
+def _decoded_keys(decoder: Decoder, messages: Sequence[Message]) -> Batch:
+    return decoder.decode([m.key() or b"" for m in messages], lambda i: f"{_where(messages[i])}, key")
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoders:
+    """Of values, of the columns that only keys hold, and of the keys of deletions."""
+
+    value: Decoder
+    key: Decoder | None
+    deletes: Decoder | None
 
 
 def _metadata(name: str, messages: Sequence[Message], times: np.ndarray) -> Column:

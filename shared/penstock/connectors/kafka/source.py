@@ -22,12 +22,14 @@ from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
+
+    PartsOf = Callable[[Sequence[int]], tuple[Part | None, Part]]
 
 _log = EventLog("penstock.connectors.kafka")
 
@@ -58,9 +60,12 @@ class _State:
 
 
 class KafkaReader(SourceReader):
-    def __init__(self, table: TableInfo, key: Part | None, value: Part, owner: str) -> None:
+    """``parts``: the key's and the value's part, given the key columns of an upsert changelog; ``upserts``:
+    messages without a value are deletions."""
+
+    def __init__(self, table: TableInfo, parts: PartsOf, owner: str, *, upserts: bool = False) -> None:
         self._owner = owner
-        self._parts = key, value
+        self._parts_of, self._upserts = parts, upserts
         self._properties = client_properties(table.options, owner)
         self._states: dict[str, _State] = {}
         self._by_place: dict[Place, _State] = {}
@@ -82,7 +87,8 @@ class KafkaReader(SourceReader):
 
         self.ctx = ctx
         self._where = f"{self._owner}, {self._properties['bootstrap.servers']}"
-        self._decoder = MessageDecoder(ctx, *self._parts)
+        key, value = self._parts_of(ctx.pushed.get("keys", ()))
+        self._decoder = MessageDecoder(ctx, key, value, upserts=self._upserts)
         #: The group to which offsets are committed; None: the table names none.
         self._group = self._properties.get("group.id")
         given = {k: v for k, v in self._properties.items() if k != "auto.offset.reset"}

@@ -35,12 +35,13 @@ class MaterializeSpec(Spec, frozen=True, kw_only=True, tag="materialize"):
 
 
 class NormalizeSpec(Spec, frozen=True, kw_only=True, tag="normalize"):
-    """Turns an upsert changelog into a full changelog with −U, per key."""
+    """Turns an upsert changelog into a changelog of whole rows, per key. ``emit_before``: with −U."""
 
     keeps_columns: ClassVar[bool] = True
 
     keys: tuple[int, ...]
     ttl_ms: int = 0
+    emit_before: bool = True
 
     def required_keys(self, width: int) -> Keys:
         return (self.keys,)

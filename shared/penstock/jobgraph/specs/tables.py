@@ -29,6 +29,9 @@ class SourceSpec(Spec, frozen=True, kw_only=True, tag="source"):
     append a hidden BIGINT column with the order of arrival. ``pushed``: filters that the connector has
     agreed to apply (such as ``{"event_type": 2}``). ``computed``: expressions over those columns that give
     the final output; None: the columns themselves.
+    ``known_of_deletes``: for an upsert changelog, the output columns that a deletion has (of its key and its
+    metadata); the others are NULL in it. None: rows are no upsert changelog. ``drops_before``: the row before
+    an update is left out where the columns ``changelog_keys`` did not change; if they did, it is a deletion.
     """
 
     is_source: ClassVar[bool] = True
@@ -44,6 +47,10 @@ class SourceSpec(Spec, frozen=True, kw_only=True, tag="source"):
     computed: tuple[Expr, ...] | None = None
     watermark: WatermarkSpec | None = None
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    changelog: Literal["append", "upsert", "retract"] = "append"
+    changelog_keys: tuple[int, ...] = ()
+    known_of_deletes: tuple[int, ...] | None = None
+    drops_before: bool = False
 
     def not_streamed(self) -> str | None:
         if self.connector == "hybrid":

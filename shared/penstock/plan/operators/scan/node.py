@@ -70,11 +70,15 @@ class Scan(Node, frozen=True, kw_only=True, tag="scan"):
         computed = table.computed or ()
         proctimes = frozenset(position[i] for i, e in enumerate(computed) if i in position and is_proctime(e))
         return Properties(
-            bounded=table.bounded, lags=lags, rowtimes=frozenset(lags), proctimes=proctimes, unique=unique
-        )
+            bounded=table.bounded, lags=lags, rowtimes=frozenset(lags), proctimes=proctimes, unique=unique,
+            updating=table.changelog != "append",
+        )  # fmt: skip
 
     def unawaited(self) -> tuple[str, Sequence[Expr]]:
         return f"a computed column of table '{self.table.name}'", self.table.computed or ()
+
+    def changes(self) -> str | None:
+        return None if self.table.changelog == "append" else self.table.name
 
     def asks_before(self, wanted: bool) -> bool:
         return False
@@ -119,6 +123,8 @@ class Scan(Node, frozen=True, kw_only=True, tag="scan"):
         what = [f"columns=[{', '.join(self.schema.names)}]"]
         if self.pushed:
             what.append("pushed=[" + ", ".join(f"{k} = {v}" for k, v in sorted(self.pushed.items())) + "]")
+        if self.table.changelog != "append":
+            what.append(f"changelog={self.table.changelog}")
         return f"Scan(table={self.table.name}, {', '.join(what)})"
 
     def pushed_words(self) -> str:

@@ -16,6 +16,7 @@ from penstock.plan.operators.scan.nested_rows import narrow_rows
 
 if TYPE_CHECKING:
     from penstock.plan.operators.scan.node import Scan
+    from penstock.plan.tables import TableRef
     from penstock.plan.translation import Translator
 
 
@@ -66,16 +67,29 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
         given=node.uid is not None,
     )
     tr.operators.append(enumerator)
+    pushed = dict(node.pushed)
+    key = tuple(table.schema.names.index(name) for name in table.primary_key)
+    known_of_deletes = None
+    if table.changelog == "upsert":
+        pushed["keys"] = [table.physical.names.index(name) for name in table.primary_key]
+        known_of_deletes = _known_of_deletes(table, columns)
+    mode = tr.modes.mode(node)
     spec = s.SourceSpec(
         connector=table.connector,
         options=table.options,
         schema=schema,
         projection=physical,
         metadata=tuple(table.metadata[i - width].key for i in metadata),
-        pushed=dict(node.pushed),
+        pushed=pushed,
         computed=None if plain else tuple(computed),
         watermark=watermark,
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
+        changelog=table.changelog,
+        changelog_keys=tuple(position[i] for i in key if i in position)
+        if table.changelog != "append"
+        else (),
+        known_of_deletes=known_of_deletes,
+        drops_before=table.changelog == "retract" and mode == "upsert",
     )
     return tr.add(
         node,
@@ -87,4 +101,17 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
         uid=node.uid,
         keeps="split positions",
         guarantee=table.guarantee,
+        mode=table.changelog if table.changelog == "upsert" else mode,
     )
+
+
+def _known_of_deletes(table: TableRef, columns: tuple[int, ...]) -> tuple[int, ...]:
+    """Which of the output columns depend on the primary key and on metadata alone."""
+    names, width = table.physical.names, len(table.physical)
+
+    def known(column: int) -> bool:
+        if table.computed is None:
+            return names[column] in table.primary_key
+        return all(i >= width or names[i] in table.primary_key for i in input_refs(table.computed[column]))
+
+    return tuple(at for at, column in enumerate(columns) if known(column))

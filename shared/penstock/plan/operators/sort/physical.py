@@ -31,7 +31,8 @@ def sort(tr: Translator, node: Sort) -> PlannedOperator:
             keeps=f"all rows until the end ({a_row(node.input.schema)})",
         )
     first = node.order[0]
-    if first.index in known.rowtimes and not first.descending and node.limit is None and not node.offset:
+    by_time = first.index in known.rowtimes and not first.descending and not known.updating
+    if by_time and node.limit is None and not node.offset:
         spec = s.TemporalSortSpec(time=first.index, order=node.order[1:])
         return tr.add(
             node, "temporal-sort", "TemporalSort", spec, [tr.single(inp)], parallelism=1,

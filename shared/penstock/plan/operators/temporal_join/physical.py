@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import UnsupportedError
 from penstock.functions.expr import Call, InputRef
 from penstock.jobgraph import specs as s
+from penstock.plan.operators.project.node import Project
 from penstock.plan.operators.scan.node import Scan
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import conjuncts
@@ -15,6 +16,7 @@ from penstock.plan.words import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
+    from penstock.plan.node import Node
     from penstock.plan.operator_graph import OperatorInput, PlannedOperator
     from penstock.plan.operators.temporal_join.node import TemporalJoin
     from penstock.plan.translation import Translator
@@ -38,7 +40,7 @@ def temporal_join(tr: Translator, node: TemporalJoin) -> PlannedOperator:
         )
     if node.lookup:
         return _lookup(tr, node, left)
-    if Analysis().of(node.right).updating:
+    if Analysis().of(node.right).updating and not _is_table(node.right):
         raise UnsupportedError(
             "a temporal join with versions that a query computes",
             expected="a table with PRIMARY KEY and WATERMARK, or a view of the newest row per key: ROW_NUMBER() "
@@ -77,6 +79,13 @@ def temporal_join(tr: Translator, node: TemporalJoin) -> PlannedOperator:
         hashed=node.left_keys, keeps="left rows until the watermark, right versions until superseded "
         f"({join_words(node.left.schema.types, node.right.schema.types)})",
     )  # fmt: skip
+
+
+def _is_table(node: Node) -> bool:
+    """Whether its rows are the changelog of a table: each of them is a version, or ends one."""
+    while isinstance(node, Project):
+        node = node.input
+    return isinstance(node, Scan)
 
 
 def _condition_text(node: TemporalJoin) -> str:

@@ -1,0 +1,58 @@
+"""Changelogs as sources give them: deletions of which only the key is known, and old rows nobody needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.columnar.equality import equal_or_both_null
+from penstock.operators.changes import AFTER, BEFORE, DELETE, INSERT
+from penstock.types.batch import Batch
+from penstock.types.column import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.types.logical import Schema
+
+    Computed = Sequence[Callable[[Batch], Column]]
+
+
+def computed_upserts(batch: Batch, schema: Schema, computed: Computed, known: Sequence[int]) -> Batch:
+    """The columns ``computed`` of an upsert changelog. Of a deletion only those at ``known`` are computed, since
+    the others depend on columns that it lacks; they are NULL.
+
+    Expressions over the missing columns would see NULL in columns that allow none.
+    """
+    deleted = np.zeros(len(batch), np.bool_) if batch.kinds is None else batch.kinds == DELETE
+    if not deleted.any():
+        return batch.with_columns(schema, [f(batch) for f in computed])
+    rows, gone = batch.filter(~deleted), batch.filter(deleted)
+    whole = rows.with_columns(schema, [f(rows) for f in computed])
+    partial = [
+        f(gone) if i in known else Column.nulls(schema.types[i], len(gone)) for i, f in enumerate(computed)
+    ]
+    order = np.empty(len(batch), np.int64)
+    order[np.concatenate((np.flatnonzero(~deleted), np.flatnonzero(deleted)))] = np.arange(len(batch))
+    return Batch.concat([whole, gone.with_columns(schema, partial)]).take(order)
+
+
+def without_before(batch: Batch, keys: Sequence[int]) -> Batch:
+    """The changelog without −U rows, for consumers that replace rows by the columns ``keys``.
+
+    A −U whose +U, the next row, has another key would leave the old row standing. It is a −D, and the +U is +I.
+    """
+    if batch.kinds is None or not (batch.kinds == BEFORE).any():
+        return batch
+    before = np.flatnonzero(batch.kinds == BEFORE)
+    after = np.minimum(before + 1, len(batch) - 1)
+    same = batch.kinds[after] == AFTER
+    for key in keys:
+        column = batch.columns[key]
+        same &= equal_or_both_null(column.take(before), column.take(after))
+    kinds = batch.kinds.copy()
+    kinds[before[~same]] = DELETE
+    moved = after[~same]
+    kinds[moved[kinds[moved] == AFTER]] = INSERT
+    return batch.with_kinds(kinds).filter(kinds != BEFORE)

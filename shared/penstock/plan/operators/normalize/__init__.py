@@ -1,0 +1,1 @@
+"""Rows of a table that is read as upserts, made whole."""
