@@ -1,4 +1,4 @@
-"""Rows of a snapshot that are identified by their key: a newer row replaces an older one."""
+"""Rows of a snapshot that are identified by their key: a newer row replaces an older one with the same key."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: A namespace is a window: its start and end, two int64 (µs).
+#: The size of a namespace, which is a window: its start and its end, two int64 in µs.
 NAMESPACE_BYTES = 16
-#: The last column of rows whose key may have been removed (in deltas).
+#: The last column of a delta's rows: whether the key was removed.
 REMOVED_COLUMN = "__removed"
 
 
 def without_keys(
     rows: pa.RecordBatch, newer: Sequence[pa.RecordBatch], schema: Mapping[str, Any]
 ) -> pa.RecordBatch:
-    """The rows whose identity does not occur in ``newer``."""
+    """The rows whose identity does not occur in ``newer``. ``schema``: the ``KeyedBlock.schema`` of the
+    state."""
     if not rows.num_rows or not any(b.num_rows for b in newer):
         return rows
     types = _identity_types(schema)
@@ -35,7 +36,7 @@ def without_keys(
 
 
 def without_removed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are not marked as removed, without the marks."""
+    """The rows that are not marked as removed, without the column of marks."""
     if REMOVED_COLUMN not in batch.schema.names:
         return batch
     removed = batch.column(REMOVED_COLUMN).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Whether a job fits a savepoint: what is restored, what would be dropped, what is new. Pure."""
+"""Whether a job fits a savepoint: what is restored, what would be dropped, and what is new. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,25 +24,29 @@ KEEP_KEY = RECOVERY_KEEP_STATE.key
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator on one side or both, by uid."""
+    """One operator of the savepoint, of the job, or of both."""
 
     uid: str
     name: str
-    #: ``name kind rows`` of its states in the savepoint
+    #: Name, kind and number of rows of each of its states in the savepoint, as texts.
     states: tuple[str, ...] = ()
     rows: int = 0
-    #: How its meaning differs, a sentence for each part
+    #: How its meaning differs: a text for each part.
     why: tuple[str, ...] = ()
-    #: False: its state has another layout than the job's operator reads, so it cannot be kept as it is
+    #: Whether the job's operator can read the state. If not, the state has another layout and cannot be kept.
     readable: bool = True
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """``mapped``: restored as it is; ``converted``: restored without some columns; ``changed``: has another
-    meaning in the job, so it is not restored; ``ambiguous``: may be the state of several operators.
-    ``unread``: states of operators that are in both, which the job's functions do not ask for;
-    ``dropped``: only those that hold state; ``problems``: why it cannot be restored; ``notes``: what
-    could not be compared. ``uids``: planned → as in the savepoint, of what is restored."""
+    """The difference between a job and a savepoint.
+
+    ``mapped``: restored unchanged. ``converted``: restored without some columns. ``changed``: not
+    restored, because the state has another meaning in the job. ``ambiguous``: may be the state of several
+    operators. ``unread``: states of operators of both, for which the job's functions do not ask.
+    ``dropped``: operators with state that the job does not have. ``new``: operators without state in the
+    savepoint. ``problems``: why the savepoint cannot be restored. ``notes``: what could not be compared.
+    ``uids``: uid in the job → uid in the savepoint, for all that is restored.
+    """
 
     mapped: tuple[Mapped, ...] = ()
     converted: tuple[Mapped, ...] = ()
@@ -57,21 +61,23 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclaredStates(msgspec.Struct, frozen=True, kw_only=True):
-    """The states that a function of the job declares, beside those that the savepoint has of its operator;
-    names as in the savepoint (``value/count``). ``known``: False if they are known only when it runs."""
+    """The states that a function of the job declares, compared with those of its operator in the savepoint.
+    Names are those of the savepoint (``value/count``). ``known``: False if the states are known only when
+    the function runs."""
 
     known: bool = True
-    #: in the savepoint, and not asked for
+    #: States of the savepoint that the function does not declare.
     unread: tuple[str, ...] = ()
-    #: asked for, and not in the savepoint
+    #: Declared states that the savepoint does not have.
     new: tuple[str, ...] = ()
-    #: in the savepoint, and cannot be read as declared
+    #: States of the savepoint that cannot be read as the function declares them.
     unreadable: tuple[str, ...] = ()
-    #: a sentence for each of these
+    #: A text for each unreadable state.
     problems: tuple[str, ...] = ()
 
 
 def operators_of(graph: JobGraph) -> list[Operator]:
+    """All operators of a job graph."""
     return [
         Operator(
             uid=n.uid,
@@ -88,7 +94,7 @@ def operators_of(graph: JobGraph) -> list[Operator]:
 def _mapped(
     summary: OperatorSummary, only: Collection[str] | None = None, why: tuple[str, ...] = ()
 ) -> Mapped:
-    """``only``: these of its states."""
+    """``only``: the names of the states to include; None: all."""
     chosen = [s for s in summary.states if only is None or s.name in only]
     states = tuple(f"{s.name} ({s.kind}, {s.rows:,} rows)" for s in chosen)
     return Mapped(
@@ -103,9 +109,12 @@ def compare(
     own_max_parallelism: bool = False,
     keep: Iterable[str] = (),
 ) -> Difference:
-    """What happens to the state of each operator (``matching.match``). ``summaries``: of the savepoint
-    (``footers.summarise``); ``own_max_parallelism``: the job insists on its own (otherwise it takes the
-    savepoint's); ``keep``: uids whose state is restored although its meaning has changed."""
+    """What happens to the state of each operator (``matching.match``).
+
+    ``summaries``: of the savepoint (``footers.summarise``). ``own_max_parallelism``: the job sets its own
+    max parallelism; otherwise it takes the savepoint's. ``keep``: uids whose state is restored although
+    its meaning has changed.
+    """
     kept = frozenset(keep)
     matching = match(operators, summaries)
     uids = matching.renamed(kept)
@@ -154,7 +163,7 @@ def compare(
 
 
 def kept_uids(config: Mapping[str, str]) -> tuple[str, ...]:
-    """The uids that ``--keep-state`` names."""
+    """The uids that the configuration names to keep their state (``--keep-state``)."""
     return tuple(uid for part in RECOVERY_KEEP_STATE.read(config).split(";") if (uid := part.strip()))
 
 
@@ -194,7 +203,7 @@ def by_state(
     summaries: Sequence[OperatorSummary],
     declared: Mapping[str, DeclaredStates],
 ) -> Difference:
-    """The same difference, with the states of operators whose functions were asked (by uid) one by one."""
+    """``difference`` with the operators in ``declared`` (by uid) compared state by state."""
     mapped, unread, new, problems, unknown = [], [], list(difference.new), list(difference.problems), []
     summary_of = {summary.uid: summary for summary in summaries}
     for operator in difference.mapped:
@@ -229,7 +238,11 @@ def by_state(
 
 
 def check(difference: Difference, where: str, *, lenient: bool) -> None:
-    """SpecError with the difference if the job cannot begin from the savepoint."""
+    """Raises SpecError, which describes the difference, if the job cannot begin from the savepoint at
+    ``where``.
+
+    ``lenient``: state that is ambiguous, changed or dropped is allowed to be lost.
+    """
     if difference.problems:
         raise SpecError(
             "the job does not fit the savepoint",
@@ -285,13 +298,14 @@ def _named(operator: Mapped) -> str:
 
 
 def adopted(graph: JobGraph, difference: Difference, summaries: Sequence[OperatorSummary]) -> JobGraph:
-    """The job with the savepoint's uids, by which its state is then found."""
+    """The job with the uids of the savepoint, by which its state is found."""
     return with_uids_of(graph, difference.uids, [s.uid for s in summaries])
 
 
 def fitted(graph: JobGraph, manifest: CheckpointManifest) -> JobGraph:
-    """The job with the savepoint's max parallelism, which its key groups depend on. Vertices that the
-    savepoint does not know get that of the others."""
+    """The job with the max parallelism of the savepoint, on which its key groups depend. A vertex that the
+    savepoint does not know gets the highest one of the others. A max parallelism that the job sets itself
+    stays."""
     by_uid = {uid: vertex.max_parallelism for vertex in manifest.vertices for uid in vertex.uids}
     usual = max(by_uid.values(), default=0)
 

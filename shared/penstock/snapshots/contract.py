@@ -1,4 +1,4 @@
-"""What an operator gives to a checkpoint, and what it gets back from one."""
+"""What an operator hands to a checkpoint, and what it receives when it is restored."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 
-#: In the schema of restored state that functions declare: the names of all keyed states that the operator had in
-#: the object in which its rows were written.
+#: A key of the schema of restored state that functions declare. Its value: the names of all keyed states that the
+#: operator had in the object that holds the rows.
 BESIDE = "beside"
 
 
 @dataclass(slots=True)
 class KeyedBlock:
-    """Rows of keyed state for a snapshot.
+    """Rows of keyed state for a snapshot. The arrays belong to the snapshot: the operator never writes to
+    them again.
 
-    ``batch``: an Arrow record batch, sorted by key group; ``key_groups``: int32, one a
-    row, ascending; None: the rows are in no order, and whoever reads some key groups only
-    finds them by ``hashed_by`` (the types of the leading columns, max parallelism). The
-    arrays are private to the snapshot: the operator never writes them again. ``schema``: what a reader without the engine needs to know (names → SQL
-    type text, descriptor parameters).
+    ``batch``: an Arrow record batch, sorted by key group. ``key_groups``: int32, one for each row,
+    ascending. None: the rows are in no order; a reader of some key groups finds them with ``hashed_by``
+    (the types of the leading columns, max parallelism). ``schema``: what a reader without the engine needs
+    (names → SQL type text, descriptor parameters).
 
-    ``identity``: how a row is known again in a later delta. ``slot``: by its last column;
-    ``key``: by key and namespace, the last column of a delta marking the removed; empty:
-    not at all, the block is always whole. ``delta``: the block holds what changed since
-    the snapshot before it in the chain. ``touched``: a slot delta's slots whose older
-    rows no longer hold (int64, ascending).
+    ``identity``: how a later delta recognises a row. ``slot``: by its last column. ``key``: by key and
+    namespace; the last column of a delta marks removed rows. Empty: not at all, so the block is always
+    whole. ``delta``: the block holds what changed since the snapshot before it in the chain. ``touched``:
+    for a delta by slot, the slot numbers whose older rows no longer count (int64, ascending).
     """
 
     batch: pa.RecordBatch
@@ -50,30 +49,30 @@ class KeyedBlock:
 
 
 class PendingBlock(ABC):
-    """Keyed state that is cut and not yet copied. The operator continues meanwhile: before it changes a row,
-    it copies that row out."""
+    """Keyed state that has been cut and is not copied yet. The operator continues meanwhile: before it
+    changes a row, it copies that row."""
 
     @abstractmethod
     def copy(self, more: Callable[[], bool]) -> bool:
-        """On the data thread: copies piece by piece (of less than a millisecond) as long as ``more()``. True
-        if everything is copied."""
+        """Copies in pieces of less than a millisecond while ``more()`` is True. Returns whether everything is
+        copied. Runs on the data thread."""
 
     @abstractmethod
     def block(self) -> KeyedBlock:
-        """The rows, once everything is copied; may be called in the helper thread."""
+        """The rows, once everything is copied. May be called on the helper thread."""
 
     def pieces(self) -> Iterator[KeyedBlock]:
-        """``block`` a piece at a time, each in key-group order, so that the whole is never in memory a
-        second time; pieces that were passed are freed. Once; at least one piece."""
+        """The rows of ``block`` in pieces, each in key-group order, so that they are not in memory twice: a
+        piece is freed once the next one is taken. There is at least one piece. May be called once."""
         yield self.block()
 
     @abstractmethod
     def discard(self) -> None:
-        """The snapshot is not wanted any more."""
+        """The snapshot is no longer needed: frees what was kept for it."""
 
 
 class PendingItems(Protocol):
-    """List items that are not known yet: awaited once, or closed. A coroutine is one."""
+    """List items that are not known yet. They are either awaited once or closed. A coroutine is one."""
 
     def __await__(self) -> Generator[Any, Any, dict[str, list[bytes]]]: ...
 
@@ -84,10 +83,10 @@ class PendingItems(Protocol):
 class OperatorSnapshot:
     """What one operator adds to a checkpoint.
 
-    ``keyed``: by state name. ``lists``: items dealt out anew on rescaling. ``unions``:
-    every subtask gets all items of all subtasks. ``pending``: list items that are known
-    only once asynchronous work is durable (a sink's pre-commit); awaited before the
-    acknowledgement.
+    ``keyed``: by state name. ``lists``: items that are dealt out again when the job is rescaled.
+    ``unions``: items that every subtask receives from all subtasks. ``pending``: list items that are known
+    only when asynchronous work is durable (a sink's pre-commit); they are awaited before the checkpoint is
+    acknowledged.
     """
 
     keyed: Mapping[str, KeyedBlock | PendingBlock] = field(default_factory=dict)
@@ -96,7 +95,7 @@ class OperatorSnapshot:
     pending: PendingItems | None = None
 
     def abandon(self) -> None:
-        """It will not be written (any further)."""
+        """The snapshot will not be written: discards what is pending."""
         for block in self.keyed.values():
             if isinstance(block, PendingBlock):
                 block.discard()
@@ -104,7 +103,7 @@ class OperatorSnapshot:
             self.pending.close()
 
     def copied(self) -> OperatorSnapshot:
-        """The same, with its cut state copied completely (for tests and tools)."""
+        """This snapshot with all pending state copied (for tests and tools)."""
         for block in self.keyed.values():
             if isinstance(block, PendingBlock):
                 block.copy(lambda: True)
@@ -118,10 +117,13 @@ class OperatorSnapshot:
 
 @dataclass(slots=True)
 class RestoredState:
-    """The restored state of one operator of one subtask, already filtered to its key groups (lists dealt
-    out; unions whole). ``checkpoint_id``: restored from; ``keyed``: each batch is decoded when it is
-    asked for; ``schemas``: of each keyed state the ``KeyedBlock.schema`` of each batch, as it was written:
-    the subtasks that wrote them may have had the state in different forms."""
+    """The restored state of one operator of one subtask: the rows of its key groups, its share of the lists,
+    and whole unions.
+
+    ``checkpoint_id``: the checkpoint from which it is restored. ``keyed``: state name → batches, each
+    decoded when it is used. ``schemas``: state name → the ``KeyedBlock.schema`` of each batch as it was
+    written, because the subtasks that wrote the batches may have had the state in different forms.
+    """
 
     checkpoint_id: int
     keyed: dict[str, Sequence[pa.RecordBatch]] = field(default_factory=dict)
@@ -130,7 +132,8 @@ class RestoredState:
     schemas: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def forms(self, name: str) -> Iterator[tuple[Sequence[pa.RecordBatch], dict[str, Any]]]:
-        """(batches, schema) of a keyed state: one for each form in which it was written."""
+        """(batches, schema) of a keyed state, for each form in which it was written. Raises InternalError if
+        the number of schemas differs from the number of batches."""
         batches, schemas = self.keyed[name], self.schemas.get(name, [])
         if len(batches) != len(schemas):
             raise InternalError(

@@ -1,8 +1,8 @@
-"""State with other columns than the operator's: converts it to the operator's columns.
+"""Converts state to the columns of the operator that restores it.
 
-Aggregations store the accumulators of each function side by side. A job with fewer of the functions, or
-another order of them, takes its functions' accumulators out of the stored ones. A job with more functions
-was refused before it started (``snapshots.matching``).
+Aggregations store the accumulators of each function side by side. A job with fewer functions, or with
+another order of them, takes the accumulators of its own functions. A job with more functions was refused
+before it started (``snapshots.matching``).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from penstock.jobgraph.identity import OperatorIdentity
     from penstock.snapshots.contract import RestoredState
 
-#: The table with the accumulators; functions that keep entries have tables of their own beside it.
+#: The name of the table with the accumulators. Functions that keep entries have further tables.
 CELLS = "cells"
 
 
 def convert(restored: RestoredState, stored: OperatorIdentity | None, own: OperatorIdentity) -> None:
-    """Converts in place. ``stored``: of the operator that wrote the state (None: an earlier version, which
-    has the same columns)."""
+    """Converts ``restored`` in place. ``stored``: the identity of the operator that wrote it (None: it was
+    written by a version without identities, which has the same columns)."""
     if stored is None or CELLS not in stored.columns or stored.columns == own.columns:
         return
     there, wanted = stored.columns[CELLS], own.columns.get(CELLS, ())
     missing = [column for column in wanted if column not in there]
     if missing and stored.layout == own.layout:
-        return  # the user asked to keep it as it is
+        return  # the user asked to keep the state unchanged (--keep-state)
     if missing:
         raise InternalError(
             "state is to be restored that was never stored",
@@ -51,7 +51,7 @@ def convert(restored: RestoredState, stored: OperatorIdentity | None, own: Opera
 
 
 def _cells(batch: pa.RecordBatch, order: list[int]) -> pa.RecordBatch:
-    """Keys and other leading columns, the wanted accumulators, then the trailing columns."""
+    """Keys and other leading columns, the wanted accumulators, and the trailing columns."""
     names = batch.schema.names
     functions = [_function(name) for name in names]
     first = next((i for i, f in enumerate(functions) if f is not None), len(names))
@@ -64,7 +64,7 @@ def _cells(batch: pa.RecordBatch, order: list[int]) -> pa.RecordBatch:
 
 
 def _function(name: str) -> int | None:
-    """3 of ``agg3.0`` (a column) and ``agg3.values`` (a table)."""
+    """The number 3 of ``agg3.0`` (a column) or ``agg3.values`` (a table); None for other names."""
     head, dot, _ = name.partition(".")
     number = head.removeprefix("agg")
     return int(number) if dot and number != head and number.isdigit() else None

@@ -1,4 +1,4 @@
-"""The content of a snapshot object from its footer alone: no Arrow needed (``docs/state-format.md``)."""
+"""The content of a snapshot object, read from its footer without Arrow (``docs/state-format.md``)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 _MAGIC = b"PENSNAP\n"
 _TRAILER = struct.Struct("<IIHH8s")
 _TAIL_BYTES = 64 * 1024
-#: Objects read at the same time.
+#: The number of objects that are read at the same time.
 _PARALLEL = 16
-#: Operators of our own: a task's watermarks, rows that a barrier has overtaken.
+#: The prefix of uids of internal state: a task's watermarks, and rows that a barrier has overtaken.
 INTERNAL = "__"
 
 
 class Block(msgspec.Struct):
+    """One block: its place in the object in bytes, its CRC-32, and its number of rows."""
+
     offset: int = 0
     length: int = 0
     crc: int = 0
@@ -36,6 +38,8 @@ class Block(msgspec.Struct):
 
 
 class State(msgspec.Struct):
+    """One state of one operator in one object."""
+
     name: str
     kind: str
     blocks: list[Block] = []
@@ -44,11 +48,15 @@ class State(msgspec.Struct):
 
 
 class Operator(msgspec.Struct):
+    """The states of one operator in one object."""
+
     uid: str
     states: list[State] = []
 
 
 class Footer(msgspec.Struct):
+    """The parts of an object's footer that are needed without Arrow."""
+
     version: int
     key_groups: tuple[int, int]
     operators: list[Operator] = []
@@ -56,8 +64,8 @@ class Footer(msgspec.Struct):
 
 
 class StateSummary(msgspec.Struct, kw_only=True):
-    """One state of one operator over all subtasks. ``schema``: names → SQL types and the operator's further
-    description; ``size_bytes``: as stored."""
+    """One state of one operator over all subtasks. ``schema``: names → SQL types, and what else describes the
+    state; ``size_bytes``: as stored."""
 
     name: str
     kind: str
@@ -67,7 +75,8 @@ class StateSummary(msgspec.Struct, kw_only=True):
 
 
 class OperatorSummary(msgspec.Struct, kw_only=True):
-    """``identity``: None in savepoints of the version before identities, and of tools."""
+    """The state of one operator over all subtasks. ``identity``: None in savepoints of the version before
+    identities, and in those that tools wrote."""
 
     uid: str
     name: str
@@ -79,17 +88,19 @@ class OperatorSummary(msgspec.Struct, kw_only=True):
 
     @property
     def rows(self) -> int:
+        """The number of rows of all states."""
         return sum(state.rows for state in self.states)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a snapshot object, for errors. ``manifest``: the key of the manifest that names it."""
+    """Where a snapshot object belongs, for errors. ``manifest``: the key of the manifest that names it."""
 
     manifest: str
     vertex: str
     subtask_index: int
 
     def of(self, link: StateHandle | StateLink) -> str:
+        """The object ``link`` as text."""
         kept = f"kept inline in {self.manifest or 'the manifest'}" if link.key is None else link.key
         return f"snapshot object {kept}, of vertex '{self.vertex}', subtask {self.subtask_index}"
 
@@ -111,6 +122,7 @@ async def _tail(store: Store, link: StateHandle | StateLink, place: Place) -> by
 
 
 def missing(link: StateHandle | StateLink, place: Place) -> SnapshotError:
+    """The error for an object that does not exist."""
     return SnapshotError(
         "a snapshot object is missing",
         expected=f"an object of {link.size_bytes} bytes",
@@ -121,7 +133,8 @@ def missing(link: StateHandle | StateLink, place: Place) -> SnapshotError:
 
 
 async def read_footer(store: Store, link: StateHandle | StateLink, place: Place) -> Footer:
-    """SnapshotError if the object is missing, or its footer damaged."""
+    """The footer of a snapshot object. Raises SnapshotError if the object is missing or its footer is
+    damaged."""
     tail = await _tail(store, link, place)
     try:
         length, crc, _, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
@@ -142,8 +155,8 @@ async def read_footer(store: Store, link: StateHandle | StateLink, place: Place)
 async def summarise(
     store: Store, manifest: CheckpointManifest, manifest_key: str = ""
 ) -> list[OperatorSummary]:
-    """Every operator with its states, in the manifest's order. SnapshotError names a damaged or missing
-    object; an object that is kept inline is named by its manifest and subtask."""
+    """Every operator with its states, in the manifest's order. Raises SnapshotError, which names the object,
+    if one is damaged or missing. An inline object is named by its manifest and subtask."""
     limit = asyncio.Semaphore(_PARALLEL)
 
     async def read(vertex: VertexState, handle: StateHandle) -> Footer:
@@ -153,7 +166,7 @@ async def summarise(
 
     found: list[OperatorSummary] = []
     for vertex in manifest.vertices:
-        # A chain's older objects hold rows of the same states, no others.
+        # The older objects of a chain hold rows of the same states only, so the newest one is enough.
         footers = await asyncio.gather(*(read(vertex, handle) for handle in vertex.handles))
         names: dict[str, str] = {}
         identities: dict[str, OperatorIdentity] = {}

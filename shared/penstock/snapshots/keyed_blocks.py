@@ -1,4 +1,4 @@
-"""Keyed rows as snapshot blocks, and back."""
+"""Converts keyed rows to snapshot blocks, and back."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def keyed_block(
     slots: np.ndarray | None = None,
     sort: bool = True,
 ) -> KeyedBlock:
-    """A snapshot block of n rows, sorted by the key group of ``keys``. ``in_order``: they are sorted (see
-    ``in_group_order``) and private already, and are taken as they are. ``slots``: the slot number of each
-    row, by which a later delta identifies it. ``sort`` False: the rows stay in their order, and only a
-    reader of a part of them hashes their keys.
+    """A snapshot block of ``n`` rows, sorted by the key group of ``keys``. It holds ``keys`` and ``payload``
+    under ``names``; all arrays are private copies. Without key columns all rows are in key group 0.
 
-    The batch holds keys and payload under ``names``; all arrays are private copies. Without key columns
-    everything lies in key group 0.
+    ``in_order``: the rows are already sorted (``in_group_order``) and private, and are not copied.
+    ``slots``: the slot number of each row, by which a later delta identifies the row. ``sort`` False: the
+    rows keep their order, and a reader of some key groups hashes the keys. ``kind``: the kind of table,
+    for readers without the engine.
     """
     columns = [*keys, *payload]
     groups: np.ndarray | None = None
     if (
         sort or not keys or any(_is_raw(c) for c in keys)
-    ):  # a RAW value is hashed as the object that it is here
+    ):  # a RAW value can only be hashed as a Python object, which a reader does not have
         groups = key_groups(hash_columns(keys) if keys else np.zeros(n, np.uint64), max_parallelism)
     if groups is not None and keys and not in_order:
         order = group_order(groups)
@@ -71,7 +71,7 @@ def keyed_block(
 
 
 def in_group_order(slots: np.ndarray, keys: Sequence[Column], max_parallelism: int) -> np.ndarray:
-    """Slot numbers by the key group of their ``keys``: wide rows are then copied only once."""
+    """``slots`` sorted by the key group of their ``keys``, so that wide rows are copied only once."""
     if not keys:
         return slots
     return slots[group_order(key_groups(hash_columns(keys), max_parallelism))]
@@ -82,12 +82,13 @@ def _is_raw(column: Column) -> bool:
 
 
 def group_order(groups: np.ndarray) -> np.ndarray:
-    """Stable order by key group. Groups are below 2^15: 16 bits are sorted by counting."""
+    """The stable order of rows by key group. Key groups are below 2^15, and numbers of 16 bits are sorted by
+    counting."""
     return np.argsort(groups.astype(np.uint16), kind="stable")
 
 
 def _taken(column: Column, order: np.ndarray) -> Column:
-    """``Column.take`` of a permutation: nothing needs to be checked."""
+    """``Column.take`` for a permutation, without its checks."""
     values = column.values
     if not isinstance(values, np.ndarray):
         return column.take(order)
@@ -102,7 +103,7 @@ def _taken(column: Column, order: np.ndarray) -> Column:
 def restored_columns(
     batches: Sequence[pa.RecordBatch], types: Sequence[LogicalType]
 ) -> tuple[list[Column], int]:
-    """The columns (in the order of ``keyed_block``) of all restored batches, and the number of rows."""
+    """(columns in the order of ``keyed_block``, number of rows) of all batches together."""
     batches = [b for b in batches if b.num_rows]
     n = sum(b.num_rows for b in batches)
     if not n:
@@ -112,7 +113,7 @@ def restored_columns(
 
 
 def _column(batch: pa.RecordBatch, i: int, type_: LogicalType) -> Column:
-    """The column; NULLs if an older version did not write it."""
+    """Column ``i``; NULLs if an older version did not write it."""
     if i < batch.num_columns and batch.schema.names[i] != SLOT_COLUMN:
         return Column.from_arrow(type_, batch.column(i))
     return Column.nulls(type_, batch.num_rows)

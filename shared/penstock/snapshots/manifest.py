@@ -1,12 +1,12 @@
-"""The manifest of a completed checkpoint or savepoint: which object holds what.
+"""The manifest of a completed checkpoint or savepoint: it names the objects that hold the state.
 
 A JSON object at ``jobs/<job>/checkpoints/<id>/<epoch>/manifest``, written before the CheckpointCompleted
-entry that makes it valid. Fields are only added, with defaults; a ``version`` above ours is refused. From
-version 2 on its last field is a checksum of the rest (``penstock.snapshots.sealing``): a manifest that lacks
-it or differs from it is refused.
+entry that makes it valid. Fields are only added, with defaults. A higher ``version`` than ours is refused.
+From version 2 on the last field is a checksum of the rest (``penstock.snapshots.sealing``); a manifest
+without it, or with a wrong one, is refused.
 
-A savepoint is a folder that holds its manifest and copies of all its objects. The manifest names them
-``./<name>``, so the folder may be moved, also to another bucket.
+A savepoint is a folder with its manifest and copies of all its objects. The manifest names them
+``./<name>``, so that the folder may be moved, also to another bucket.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 VERSION = 2
 #: The first version that has a checksum.
 SEALED_VERSION = 2
-#: Kind of a manifest whose subtasks are not those of the job (``spark/backfill``).
+#: The kind of a manifest that a backfill wrote: its subtasks are not those of the job (``spark/backfill``).
 BACKFILL = "backfill"
 _REMEDY = "restore from another checkpoint or savepoint"
 
 
 class VertexState(msgspec.Struct, frozen=True, kw_only=True):
-    """All snapshots of one vertex. ``uids``: of its operators, in chain order."""
+    """All snapshots of one vertex. ``uids``: those of its operators, in the order of the chain."""
 
     vertex_id: str
     name: str
@@ -46,6 +46,9 @@ class VertexState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a manifest. ``kind``: checkpoint, savepoint or another kind of ``TriggerSavepoint``, or
+    ``BACKFILL``."""
+
     version: int = VERSION
     job_id: str
     job_name: str
@@ -55,20 +58,21 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     job_attempt: int
     epoch: int
     vertices: tuple[VertexState, ...]
-    #: version of Penstock
+    #: The version of Penstock that wrote it.
     written_by: str = ""
 
     def object_keys(self) -> set[str]:
-        """Every object that the manifest names, also those of chains."""
+        """The keys of all objects that the manifest names, including those of chains."""
         return {key for v in self.vertices for h in v.handles for key in h.keys}
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the newest object of every subtask."""
         return sum(h.size_bytes for v in self.vertices for h in v.handles)
 
     @property
     def full_size_bytes(self) -> int:
-        """Bytes of the objects and of those that deltas build on."""
+        """Bytes of the objects and of those on which deltas build."""
         return sum(h.full_size_bytes for v in self.vertices for h in v.handles)
 
 
@@ -88,7 +92,7 @@ def _renamed(handle: StateHandle, rename: Callable[[str], str]) -> StateHandle:
 
 
 def renamed(manifest: CheckpointManifest, rename: Callable[[str], str]) -> CheckpointManifest:
-    """The manifest with other names for its objects."""
+    """The manifest with each object key replaced by ``rename(key)``."""
     return msgspec.structs.replace(
         manifest,
         vertices=tuple(
@@ -105,14 +109,14 @@ def self_contained(manifest: CheckpointManifest) -> tuple[CheckpointManifest, di
 
 
 def folder_of(path: str) -> str:
-    """The folder of a savepoint or checkpoint, given the folder or its manifest. (Only the store can tell
-    whether a folder is itself called 'manifest': ``folder_at``.)"""
+    """The folder of a savepoint or checkpoint; ``path`` is the folder or its manifest. (A folder that is
+    itself called 'manifest' needs ``folder_at``, which asks the store.)"""
     path = path.rstrip("/")
     return path.removesuffix("/manifest")
 
 
 async def folder_at(store: Store, path: str) -> str:
-    """The same, also for a folder that is called 'manifest'."""
+    """As ``folder_of``, also for a folder that is called 'manifest'."""
     path = path.rstrip("/")
     if folder_of(path) != path:
         there = {key for key, _ in await store.list(path)}
@@ -122,7 +126,7 @@ async def folder_at(store: Store, path: str) -> str:
 
 
 def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
-    """The manifest with keys as the store knows them; ``folder``: where the manifest lies."""
+    """The manifest with keys that the store knows. ``folder``: the folder of the manifest."""
 
     def absolute(key: str) -> str:
         return f"{folder}/{key.removeprefix(RELATIVE)}" if key.startswith(RELATIVE) else key
@@ -131,11 +135,11 @@ def resolved(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
 
 
 async def read_manifest(store: Store, path: str) -> CheckpointManifest:
-    """The manifest of the savepoint or checkpoint at ``path`` (its folder, or the manifest itself; a key, a
-    URL, or an absolute path). SnapshotError if it does not exist or cannot be read."""
+    """The manifest of the savepoint or checkpoint at ``path``: its folder, or the manifest itself, as a key,
+    a URL or an absolute path. Raises SnapshotError if it does not exist or cannot be read."""
     path = located(path).rstrip("/")
     data = None
-    # A path with this end is nearly always the manifest; it may be a folder of that name.
+    # A path that ends with 'manifest' is nearly always the manifest, but it may be a folder of that name.
     for folder in dict.fromkeys((folder_of(path), path)):
         key = f"{folder}/manifest"
         with contextlib.suppress(KeyError):
@@ -153,14 +157,14 @@ async def read_manifest(store: Store, path: str) -> CheckpointManifest:
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
-    """Encodes it in our version at least (it may have been read from an older one), with its checksum."""
+    """The manifest as JSON with its checksum. A manifest that was read in an older version gets ours."""
     own = msgspec.structs.replace(manifest, version=max(manifest.version, VERSION))
     return seal(msgspec.json.encode(own))
 
 
 def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
-    """SnapshotError that names ``key`` if it is no manifest that we can read, or differs from what was
-    written."""
+    """The manifest in ``data``. Raises SnapshotError, which names ``key``, if this version cannot read it, or
+    if it differs from what was written."""
     if (found := seal_of(data)) == "broken":
         raise SnapshotError(
             "the checkpoint's manifest is damaged",
@@ -200,19 +204,19 @@ def decode_manifest(data: bytes, key: str) -> CheckpointManifest:
 
 
 def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """The first and last key group (inclusive) of a subtask; first > last if it has none."""
+    """The first and the last key group (inclusive) of a subtask; first > last if it has none."""
     first = -(-subtask_index * max_parallelism // parallelism)
     return first, -(-(subtask_index + 1) * max_parallelism // parallelism) - 1
 
 
 def check_key_groups(manifest: CheckpointManifest, key: str) -> None:
-    """SnapshotError unless every object holds its subtask's share of the max parallelism. So the shares of
-    all subtasks cover it, and each key is looked for where it is. (A subtask without any state has no
-    object.)"""
+    """Raises SnapshotError, which names ``key``, unless every object holds exactly its subtask's share of the
+    key groups. Then the shares cover all key groups, and a key is searched in the right object. (A subtask
+    without state has no object.)"""
     for vertex in manifest.vertices:
         for handle in vertex.handles:
             first, last = handle.key_groups
-            if first > last:  # it has no key group, such as an object that a backfill's driver adds
+            if first > last:  # the object has no key group, such as one that a backfill's driver adds
                 continue
             if manifest.kind == BACKFILL:
                 fits, expected = 0 <= first <= last < vertex.max_parallelism, "among"
@@ -236,8 +240,8 @@ def handles_by_vertex(
 ) -> tuple[dict[str, tuple[StateHandle, ...]], list[str]]:
     """(vertex id → handles, names of the manifest's vertices without a counterpart).
 
-    ``vertices``: (id, operator uids) of the job to restore. State goes by operator uid, so a vertex that is
-    chained differently gets the handles of every vertex that it shares a uid with.
+    ``vertices``: (id, uids of its operators) of the job to restore. State belongs to a uid, so a vertex
+    with another chain receives the handles of every vertex with which it shares a uid.
     """
     found: dict[str, tuple[StateHandle, ...]] = {}
     used: set[str] = set()

@@ -1,9 +1,9 @@
-"""Which operator of a job gets which operator's state of a savepoint. Pure.
+"""Finds which operator of a job gets which operator's state of a savepoint. Pure functions.
 
-A uid that the user gave is looked for first. Other operators are found by their names
-(``jobgraph.identity``): the state goes to the operator with the most names in common. If two have equally
-many, equal meanings decide; otherwise no operator gets it and the job is refused. State is restored only if
-its meaning is the same, or if it only lost columns.
+First, uids that the user gave are compared. Other operators are found by their names
+(``jobgraph.identity``): the state goes to the operator with which it has the most names in common. If two
+have equally many, an equal meaning decides; otherwise no operator gets the state and the job is refused.
+State is restored only if its meaning is the same, or if it only lost columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Verdict = Literal["kept", "converted", "changed"]
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator of the job that begins from the savepoint."""
+    """An operator of the job that starts from the savepoint."""
 
     uid: str
     name: str
@@ -34,31 +34,36 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """``stored``: the uid in the savepoint; ``uid``: the one that the job was planned with. ``why``: a
-    sentence for each part of the meaning that differs."""
+    """An operator of the savepoint and its counterpart in the job.
+
+    ``stored``: the uid in the savepoint; ``uid``: the uid with which the job was planned. ``why``: a text
+    for each part of the meaning that differs.
+    """
 
     stored: str
     uid: str
     verdict: Verdict = "kept"
     why: tuple[str, ...] = ()
-    #: The types are the same, so it can be read although its meaning differs.
+    #: Whether the state can be read although its meaning differs, because the types are the same.
     readable: bool = True
 
 
 class Tie(msgspec.Struct, frozen=True, kw_only=True):
-    """``stored`` may be the state of any of ``candidates`` (uids of the job)."""
+    """The state of ``stored`` may belong to any of ``candidates`` (uids of the job)."""
 
     stored: str
     candidates: tuple[str, ...]
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
+    """The counterparts that were found, and the states for which several operators fit equally well."""
+
     pairs: tuple[Pair, ...] = ()
     ties: tuple[Tie, ...] = ()
 
     def renamed(self, kept: frozenset[str] = frozenset()) -> dict[str, str]:
-        """Uid in the job → uid in the savepoint, of all that is restored. ``kept``: uids (of either) whose
-        state is restored although its meaning has changed."""
+        """Uid in the job → uid in the savepoint, for all state that is restored. ``kept``: uids (of either)
+        whose state is restored although its meaning has changed."""
         return {
             p.uid: p.stored
             for p in self.pairs
@@ -67,7 +72,7 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def match(operators: Sequence[Operator], summaries: Sequence[OperatorSummary]) -> Matching:
-    """Pairs; every operator occurs at most once on either side."""
+    """Finds the counterparts. Every operator occurs at most once on either side."""
     open_ = _Open(list(operators), list(summaries))
     open_.by(_same_uid)
     open_.by(_same_plan)
@@ -87,7 +92,7 @@ class _Open:
         self.pairs: list[tuple[Operator, OperatorSummary]] = []
 
     def by(self, score: Callable[[Operator, OperatorSummary], int]) -> None:
-        """Pairs that are each other's only best match, until there are none."""
+        """Pairs operators that are each other's only best match, until there are none left."""
         while True:
             scores = self._scores(score)
             found = []
@@ -106,7 +111,7 @@ class _Open:
             self.summaries = [s for i, s in enumerate(self.summaries) if i not in gone_s]
 
     def ties(self, score: Callable[[Operator, OperatorSummary], int]) -> list[Tie]:
-        """The operators that are left although they have candidates."""
+        """The states that are left although operators of the job fit."""
         out = []
         for s, own in self._scores(score).items():
             summary = self.summaries[s]
@@ -117,7 +122,7 @@ class _Open:
         return out
 
     def _scores(self, score: Callable[[Operator, OperatorSummary], int]) -> dict[int, dict[int, int]]:
-        """By position: stored → operator → score above 0."""
+        """Position of the stored operator → position of the job's operator → score, where it is above 0."""
         return {
             s: {
                 o: value
@@ -143,7 +148,7 @@ def _same_uid(operator: Operator, summary: OperatorSummary) -> int:
 
 
 def _same_plan(operator: Operator, summary: OperatorSummary) -> int:
-    """The sub-plan below it is literally the same, with the same code."""
+    """Whether the sub-plan below the operator is exactly the same, with the same code."""
     own, stored = operator.identity, summary.identity
     if stored is None:
         return int(summary.uid in own.former)
@@ -151,7 +156,7 @@ def _same_plan(operator: Operator, summary: OperatorSummary) -> int:
 
 
 def _shared(operator: Operator, summary: OperatorSummary) -> int:
-    """How many names they have in common."""
+    """The number of names that they have in common."""
     own, stored = operator.identity, summary.identity
     if stored is None or (own.given and stored.given):
         return 0
@@ -164,7 +169,8 @@ def _same_meaning(operator: Operator, summary: OperatorSummary) -> bool:
 
 
 def _same_work(operator: Operator, summary: OperatorSummary) -> int:
-    """The same meaning for another statement, for example one whose table was renamed."""
+    """Whether the operator has the same meaning in another statement, for example after its table was
+    renamed."""
     own, stored = operator.identity, summary.identity
     if stored is None or own.given or stored.given or not _same_meaning(operator, summary):
         return 0
@@ -201,7 +207,7 @@ def _judged(operator: Operator, summary: OperatorSummary) -> Pair:
 
 
 def _columns_more(own: OperatorIdentity, stored: OperatorIdentity) -> tuple[str, ...]:
-    """Columns that the savepoint does not have: their values for the earlier rows are unknown."""
+    """Columns that the savepoint does not have. Their values for earlier rows are unknown."""
     return tuple(
         f"{state}: {column} is not in the savepoint"
         for state, columns in own.columns.items()
@@ -221,7 +227,7 @@ def _columns_less(own: OperatorIdentity, stored: OperatorIdentity) -> tuple[str,
 
 
 def holds_state(summary: OperatorSummary) -> bool:
-    """Whether it holds more than its event time and empty lists."""
+    """Whether the operator holds more than a watermark and empty lists."""
     return any(s.rows > 0 and (s.name, s.kind) != ("watermark", "union") for s in summary.states)
 
 
@@ -229,9 +235,11 @@ def holds_state(summary: OperatorSummary) -> bool:
 
 
 def with_uids_of(graph: JobGraph, renamed: dict[str, str], stored: Sequence[str]) -> JobGraph:
-    """The job with the uids that its state has in the savepoint (``renamed``: planned → stored), and the
-    vertices' ids that follow from them. ``stored``: all uids of the savepoint; an operator that gets no
-    state from it has none of them."""
+    """The job with the uids of the savepoint, and with the vertex ids that follow from them.
+
+    ``renamed``: uid in the job → uid in the savepoint. ``stored``: all uids of the savepoint; an operator
+    that gets no state receives none of them.
+    """
     taken = set(stored)
     uids: dict[str, str] = {}
     for vertex in graph.vertices:

@@ -1,9 +1,9 @@
 """Packs columns of whole numbers into fewer bytes for a snapshot, and unpacks them.
 
-Counters, sums and slot numbers rarely need their 8 bytes. A block holds the differences to the smallest
-value of the column, in the narrowest unsigned integers that fit; a column of one value takes no space
-(Arrow's null type). The field's metadata says so (``penstock.type``, ``penstock.base``), so that any Arrow
-library reads it. It costs a tenth of what LZ4 does.
+Counters, sums and slot numbers rarely need 8 bytes. A packed column holds the differences to its smallest
+value, in the narrowest unsigned integers that fit. A column with one value takes no space (Arrow's null
+type). The metadata of the field records this (``penstock.type``, ``penstock.base``), so that any Arrow
+library can read it. Packing costs a tenth of the time of LZ4.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _TYPE, _BASE = b"penstock.type", b"penstock.base"
 _WIDE: dict[pa.DataType, type] = {pa.int64(): np.int64, pa.int32(): np.int32}
 _NAMES = {str(x).encode(): x for x in _WIDE}
-#: Shorter columns are not worth the metadata.
+#: Shorter batches are not packed, because the metadata would outweigh the gain.
 _LEAST_ROWS = 64
 
 
 def pack(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; whole numbers without NULLs as narrow as possible."""
+    """The same rows, with whole numbers (int32, int64) without NULLs as narrow as possible."""
     if batch.num_rows < _LEAST_ROWS:
         return batch
     arrays, fields = [], []
@@ -58,7 +58,7 @@ def _narrow(array: pa.Array) -> tuple[pa.Array | None, int]:
 
 
 def unpack(batch: pa.RecordBatch, columns: Sequence[int] | None = None) -> pa.RecordBatch:
-    """The unpacked rows. ``columns``: the wanted ones, in this order."""
+    """The original rows. ``columns``: the indices of the wanted columns, in this order; None: all."""
     wanted = range(batch.num_columns) if columns is None else columns
     fields = [batch.schema.field(i) for i in wanted]
     if columns is None and not any(f.metadata and _TYPE in f.metadata for f in fields):
@@ -77,7 +77,7 @@ def unpack(batch: pa.RecordBatch, columns: Sequence[int] | None = None) -> pa.Re
 def _widened(array: pa.Array, dtype: type, base: int) -> np.ndarray:
     if pa.types.is_null(array.type):
         return np.full(len(array), base, dtype)
-    # Differences of 32 bits may be beyond int32: they wrap around, and adding wraps back.
+    # A difference of 32 bits may exceed int32. It wraps around, and the addition wraps back.
     out: np.ndarray = fixed_values(array, np.dtype(array.type.to_pandas_dtype())).astype(dtype)
     if base:
         out += dtype(base)

@@ -1,6 +1,6 @@
-"""Fetches a snapshot object: its footer, and the wanted ones of its blocks.
+"""Reads a snapshot object: its footer, and those of its blocks that are wanted.
 
-Blocks are fetched and checked first, and decoded only when their rows are asked for. Then the bytes are in
+Blocks are read and verified first. They are decoded only when their rows are used: the bytes are then in
 the processor's cache, and the memory of one decoded block is free for the next.
 """
 
@@ -37,13 +37,14 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Blocks are read together across gaps of this many bytes, up to about this many.
+#: Two blocks are read together if the gap between them has at most so many bytes, up to about so many bytes a read.
 READ_GAP_BYTES, READ_BYTES = 256 * 1024, 8 << 20
-#: One read from the end that holds trailer and footer of nearly every object.
+#: The size of the first read, from the end of the object. It holds trailer and footer of nearly every object.
 _TAIL_BYTES = 64 * 1024
 
+#: ``await read(start, length)`` returns these bytes of the object.
 Read = Callable[[int, int], Awaitable["bytes | memoryview"]]
-#: Runs a call elsewhere (in the slot's helper thread).
+#: Runs a long call on the slot's helper thread, and returns its result.
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -52,7 +53,7 @@ async def _here(call: Callable[[], Any]) -> Any:
 
 
 class Within:
-    """Picks the rows of an inclusive range of key groups by the hash of their keys."""
+    """Selects the rows of an inclusive range of key groups by the hash of their keys."""
 
     def __init__(self, hashed_by: HashedBy, key_groups: tuple[int, int]) -> None:
         self._types = [t.type_from_json(x) for x in hashed_by.types]
@@ -60,6 +61,7 @@ class Within:
         self._range = key_groups
 
     def of(self, packed: pa.RecordBatch) -> pa.RecordBatch:
+        """The selected rows of a packed batch, packed."""
         keys = unpack(packed, range(len(self._types)))
         columns = [Column.from_arrow(type_, keys.column(i)) for i, type_ in enumerate(self._types)]
         groups = hashing.key_groups(hashing.hash_columns(columns), self._max_parallelism)
@@ -70,8 +72,8 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """A block that was fetched and checked. ``start``, ``stop``: the rows that are wanted; ``within``: only
-    those of some key groups, which are computed from their keys."""
+    """A block that was read and verified. ``start`` and ``stop``: the range of wanted rows. ``within``:
+    selects among these the rows of some key groups by their keys."""
 
     info: BlockInfo
     stored: bytes | memoryview
@@ -81,23 +83,25 @@ class StoredBlock:
     within: Within | None = None
 
     def packed(self) -> pa.RecordBatch:
+        """The wanted rows, decoded. Their columns may still be packed."""
         found = decode_block(self.stored, self.info, self.codec).slice(self.start, self.stop - self.start)
         return found if self.within is None else self.within.of(found)
 
     def rows(self) -> pa.RecordBatch:
+        """The wanted rows, decoded and unpacked."""
         return unpack(self.packed())
 
 
 class RestoredRows(Sequence[pa.RecordBatch]):
-    """Record batches that are decoded each time they are asked for. ``parts``: (upper bound of the rows, how
-    to make them)."""
+    """Record batches that are decoded each time they are used. ``parts``: (upper bound of the rows, function
+    that makes them)."""
 
     def __init__(self, parts: Sequence[tuple[int, Callable[[], pa.RecordBatch]]] = ()) -> None:
         self._parts = list(parts)
 
     @property
     def num_rows(self) -> int:
-        """An upper bound of the number of rows."""
+        """An upper bound of the number of rows. Nothing is decoded for it."""
         return sum(rows for rows, _ in self._parts)
 
     def __len__(self) -> int:
@@ -109,7 +113,8 @@ class RestoredRows(Sequence[pa.RecordBatch]):
         return self._parts[index][1]()
 
     def mapped(self, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> RestoredRows:
-        """The rows with each batch changed when it is decoded; the number of rows must stay."""
+        """These batches, each changed by ``change`` when it is decoded. ``change`` must keep the number of
+        rows."""
 
         def changed(make: Callable[[], pa.RecordBatch]) -> Callable[[], pa.RecordBatch]:
             return lambda: change(make())
@@ -128,9 +133,10 @@ def row_count(batches: Sequence[pa.RecordBatch]) -> int:
 
 
 class SnapshotReader:
-    """Reads one object through ``await read(start, length)``; ``name`` is for errors.
+    """Reads one object of ``size`` bytes with ``read(start, length)``. ``name`` is for errors.
 
-    ``spare``: where to read if ``read`` gives damaged bytes (of a local copy). ``run``: runs long calls.
+    ``spare``: makes another source if ``read`` returns damaged bytes (of a local copy). ``run``: runs long
+    calls.
     """
 
     def __init__(self, read: Read, size: int, name: str, footer: Footer) -> None:
@@ -143,7 +149,7 @@ class SnapshotReader:
 
     @classmethod
     async def open(cls, read: Read, size: int, name: str) -> SnapshotReader:
-        """``size``: of the object in bytes. SnapshotError if it is damaged."""
+        """Reads the footer of an object of ``size`` bytes. Raises SnapshotError if it is damaged."""
         tail_at = max(0, size - _TAIL_BYTES)
         tail = await read(tail_at, size - tail_at)
         length, crc = parse_trailer(tail, name)
@@ -158,14 +164,16 @@ class SnapshotReader:
 
     @classmethod
     async def of_bytes(cls, data: bytes, name: str = "(inline)") -> SnapshotReader:
+        """A reader of an object in memory. Raises SnapshotError if the object is damaged."""
+
         async def read(start: int, length: int) -> bytes:
             return data[start : start + length]
 
         return await cls.open(read, len(data), name)
 
     async def keyed(self, uid: str, state: StateInfo, key_groups: tuple[int, int]) -> list[StoredBlock]:
-        """The blocks of a keyed state with rows in the inclusive key-group range, in key-group
-        order."""
+        """The blocks of a keyed state with rows in the inclusive range ``key_groups``, in key-group order.
+        Raises SnapshotError if a block is damaged."""
         ranges = [rows_of(self.footer, state, block, key_groups) for block in state.blocks]
         wanted = [(i, state.blocks[i]) for i, (start, stop) in enumerate(ranges) if stop > start]
         found = await self._blocks(uid, state, wanted)
@@ -183,7 +191,7 @@ class SnapshotReader:
         return [item for batch in batches for item in batch.column(0).to_pylist()]
 
     async def touched(self, uid: str, state: StateInfo) -> np.ndarray:
-        """Slot numbers (int64, ascending) whose older rows a slot delta replaces or removes."""
+        """The slot numbers (int64, ascending) whose older rows a delta by slot replaces or removes."""
         batches = await self._whole(uid, state, state.touched, "touched block")
         if not batches:
             return np.empty(0, np.int64)
@@ -202,7 +210,7 @@ class SnapshotReader:
     async def _blocks(
         self, uid: str, state: StateInfo, blocks: Sequence[tuple[int, BlockInfo]], label: str = "block"
     ) -> list[memoryview]:
-        """Neighbouring blocks are read together, and all pieces at the same time."""
+        """Reads neighbouring blocks together, and all pieces at the same time."""
         pieces = await asyncio.gather(
             *(self._piece(uid, state, piece, label) for piece in _neighbours(blocks))
         )
@@ -228,7 +236,7 @@ class SnapshotReader:
         try:
             data = memoryview(await read(start, end - start))
             return await self.run(lambda: check(data))
-        except (SnapshotError, OSError) as err:  # a copy may also be gone, or its disk
+        except (SnapshotError, OSError) as err:  # OSError: the local copy or its disk is gone
             if read is self._read:
                 if self.spare is None:
                     raise
@@ -243,7 +251,7 @@ def _holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
 def rows_of(
     footer: Footer, state: StateInfo, block: BlockInfo, key_groups: tuple[int, int]
 ) -> tuple[int, int]:
-    """Rows [start, stop) of a keyed block among which those of the inclusive range are."""
+    """The rows [start, stop) of a keyed block among which those of the inclusive range are."""
     if state.hashed_by is None:
         return rows_in_range(block, key_groups)
     first, last = footer.key_groups
@@ -253,7 +261,7 @@ def rows_of(
 def _neighbours(
     blocks: Sequence[tuple[int, BlockInfo]],
 ) -> Iterator[list[tuple[int, BlockInfo]]]:
-    """Blocks in pieces that are worth one read: near to one another, and not too many."""
+    """Groups blocks that are near to one another and small enough together for one read."""
     piece: list[tuple[int, BlockInfo]] = []
     for i, block in blocks:
         if piece:

@@ -1,8 +1,8 @@
-"""From snapshot objects back to state: chains of deltas, and the share of a subtask.
+"""Restores state from snapshot objects: chains of deltas, and the share of a subtask.
 
-A chain is the object of a checkpoint and the objects that it builds on, newest first. In a state whose rows
-are identified by slot number, a row counts unless a newer object touched its slot number. In a state whose
-rows are identified by key, the rows of a key in the newest object that has the key count.
+A chain is the object of a checkpoint and the objects on which it builds, newest first. If rows are
+identified by slot number, a row counts unless a newer object touched its slot number. If rows are
+identified by key, the rows of a key count only in the newest object that has the key.
 """
 
 from __future__ import annotations
@@ -35,31 +35,35 @@ if TYPE_CHECKING:
     from penstock.snapshots.local_copies import LocalCopies
     from penstock.snapshots.reading import Read, Run
 
-#: Reads of one subtask at the same time.
+#: The number of reads of one subtask at the same time.
 PARALLEL_READS = 8
-#: Touched slots are looked up in a mask of up to this many bytes, or this many for each of them.
+#: Touched slot numbers are looked up in a mask if it has at most so many bytes, or so many for each slot number.
 _MASK_BYTES, _MASK_PER_SLOT = 1 << 20, 64
 
 
 @dataclass(slots=True)
 class Source:
-    """Where snapshot objects are read: the store, or copies on the local disk where they exist; and the
-    progress. ``run``: for long calls, in the helper thread."""
+    """Where snapshot objects are read: from local copies if they exist, otherwise from the store. It counts
+    the progress.
+
+    ``run``: runs long calls on the helper thread.
+    """
 
     store: Store | None
     copies: LocalCopies | None = None
     run: Run | None = None
     log: Log | None = None
-    #: Bytes that must be read (as far as is known), bytes that were read, and those read locally.
+    #: Bytes to read, as far as known; bytes that were read; and those of them from local copies.
     total_bytes: int = 0
     read_bytes: int = 0
     local_bytes: int = 0
-    #: Seconds for fetching and checking them; for making the operators' state of them.
+    #: Milliseconds for reading and verifying, and for loading the rows into the operators' state.
     read_ms: float = 0.0
     load_ms: float = 0.0
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_READS))
 
     def remote(self, key: str, missing: str) -> Read:
+        """Reads the object ``key`` from the store. ``missing``: text for the error if it does not exist."""
         store = self.store
 
         async def read(start: int, length: int) -> bytes:
@@ -81,6 +85,7 @@ class Source:
         return read
 
     def local(self, path: Path) -> Read:
+        """Reads the local copy at ``path``."""
         copies = self.copies
 
         async def read(start: int, length: int) -> memoryview:
@@ -97,31 +102,35 @@ class Source:
         return read
 
     def damaged(self, path: Path, key: str, err: Exception) -> None:
-        """The local copy failed its checksum: logs that, and removes it."""
+        """Logs that the local copy failed its checksum, and removes it."""
         path.unlink(missing_ok=True)
         if self.log is not None:
             self.log("warning", "local_copy_damaged", key=key, error=err)
 
 
 class SnapshotChain:
-    """``readers``: of one old subtask, newest first; the last is whole."""
+    """A snapshot and the snapshots on which it builds. ``readers``: of one former subtask, newest first; the
+    last is a base."""
 
     def __init__(self, readers: Sequence[SnapshotReader]) -> None:
         self.readers = list(readers)
 
     @property
     def newest(self) -> SnapshotReader:
+        """The reader of the newest object."""
         return self.readers[0]
 
     @classmethod
     async def open(cls, handle: StateHandle, source: Source) -> SnapshotChain:
-        """SnapshotError that names the object if any object of the chain is damaged or missing."""
+        """Opens all objects of a chain. Raises SnapshotError, which names the object, if one is damaged or
+        missing."""
         links: list[StateHandle | StateLink] = [handle, *handle.chain]
         return cls(await asyncio.gather(*(_open(handle, link, source) for link in links)))
 
     async def keyed(self, uid: str, name: str, key_groups: tuple[int, int]) -> RestoredRows:
-        """Rows of a keyed state in the inclusive range, oldest object first, so that appended rows come back
-        in order. Everything is fetched and checked; it is decoded block by block when it is used."""
+        """The rows of a keyed state in the inclusive range of key groups, oldest object first, so that
+        appended rows keep their order. All blocks are read and verified now, and each is decoded when it
+        is used."""
         links = self._links(uid, name)
         fetched = await asyncio.gather(*(reader.keyed(uid, state, key_groups) for reader, state in links))
         newest = links[0][1]
@@ -144,7 +153,7 @@ class SnapshotChain:
         return sum(reversed(kept), RestoredRows())
 
     def _links(self, uid: str, name: str) -> list[tuple[SnapshotReader, StateInfo]]:
-        """The objects that hold some of the state, newest first, down to a whole one."""
+        """The objects that hold a part of the state, newest first, down to a whole one."""
         links: list[tuple[SnapshotReader, StateInfo]] = []
         for reader in self.readers:
             found = next((s for s in reader.footer.states(uid) if s.name == name), None)
@@ -159,8 +168,8 @@ class SnapshotChain:
 
 
 def _newest_of_each_key(state: StateInfo, links: Sequence[Sequence[StoredBlock]]) -> list[pa.RecordBatch]:
-    """``links``: rows of each object of a chain, newest first. A key in a newer object hides all its rows in
-    the older ones."""
+    """``links``: the blocks of each object of a chain, newest first. A key in a newer object hides all its
+    rows in older ones."""
     out: list[pa.RecordBatch] = []
     newer: list[pa.RecordBatch] = []
     for blocks in links:
@@ -175,14 +184,16 @@ def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Touched:
-    """Slots that newer objects of a chain touched."""
+    """The slot numbers that newer objects of a chain touched."""
 
     def __init__(self, slots: Sequence[np.ndarray]) -> None:
         every = np.concatenate(slots)
         high = int(every.max()) + 1 if len(every) else 0
         self._mask: np.ndarray | None = None
         if high <= max(_MASK_BYTES, _MASK_PER_SLOT * len(every)):
-            self._mask = np.zeros(high + 1, np.bool_)  # nothing touched the last
+            self._mask = np.zeros(
+                high + 1, np.bool_
+            )  # the last entry stands for all higher numbers: untouched
             self._mask[every] = True
         else:
             self._slots = np.unique(every)
@@ -202,7 +213,7 @@ def _overlaps(
 
 
 def _untouched(block: StoredBlock, newer: _Touched | None) -> pa.RecordBatch:
-    """Rows whose slot numbers no newer object touched, without the slot numbers."""
+    """The rows whose slot numbers no newer object touched, without the column of slot numbers."""
     packed = block.packed()
     last = packed.num_columns - 1
     if packed.schema.names[-1] != SLOT_COLUMN:
@@ -234,7 +245,7 @@ async def _open(handle: StateHandle, link: StateHandle | StateLink, source: Sour
 
 
 async def _open_copy(path: Path, remote: Read, size: int, key: str, source: Source) -> SnapshotReader | None:
-    """The local copy, with the store as a spare; None if the copy is damaged."""
+    """A reader of the local copy that falls back to the store; None if the copy is damaged."""
 
     def instead(err: Exception) -> Read:
         source.damaged(path, key, err)
@@ -252,7 +263,7 @@ async def _open_copy(path: Path, remote: Read, size: int, key: str, source: Sour
 class SnapshotSet:
     """All snapshot objects of one vertex at one checkpoint, opened once.
 
-    ``restore`` is called per operator; chains are ordered by subtask index.
+    ``chains`` are ordered by subtask index. ``restore`` is called for each operator.
     """
 
     def __init__(self, chains: Sequence[SnapshotChain], checkpoint_id: int) -> None:
@@ -261,12 +272,15 @@ class SnapshotSet:
 
     @classmethod
     async def open(cls, handles: Iterable[StateHandle], source: Source) -> SnapshotSet:
+        """Opens the objects of ``handles``. Raises SnapshotError, which names the object, if one is damaged
+        or missing."""
         ordered = sorted(handles, key=lambda h: h.subtask_index)
         chains = await asyncio.gather(*(SnapshotChain.open(handle, source) for handle in ordered))
         return cls(chains, max((h.checkpoint_id for h in ordered), default=0))
 
     def identity(self, uid: str) -> OperatorIdentity | None:
-        """The identity of the operator when the state was written; None for an earlier version."""
+        """The identity that the operator had when its state was written; None if a version without identities
+        wrote it."""
         for chain in self._chains:
             found = chain.newest.footer.meta.get("identities", {}).get(uid)
             if found is not None:
@@ -274,15 +288,16 @@ class SnapshotSet:
         return None
 
     def uids(self) -> set[str]:
+        """The uids of all operators with state."""
         return {op.uid for chain in self._chains for op in chain.newest.footer.operators}
 
     async def restore(
         self, uid: str, *, key_groups: tuple[int, int], subtask_index: int, parallelism: int
     ) -> RestoredState | None:
-        """The share of subtask ``subtask_index`` of ``parallelism`` in the state of operator ``uid``; None
-        if the checkpoint has no such operator.
+        """The state of operator ``uid`` for subtask ``subtask_index`` of ``parallelism``; None if the
+        checkpoint does not have the operator. Raises SnapshotError if an object is damaged.
 
-        List items are dealt out round robin in (subtask, index) order; unions are whole.
+        List items are dealt out round robin in the order (subtask, index). Unions are whole.
         """
         if uid not in self.uids():
             return None
@@ -312,7 +327,7 @@ class SnapshotSet:
     async def _keyed(
         self, uid: str, key_groups: tuple[int, int]
     ) -> dict[tuple[SnapshotChain, str], RestoredRows]:
-        """Rows of every keyed state of every chain, read at the same time."""
+        """The rows of every keyed state of every chain, read at the same time."""
         wanted = [
             (chain, state.name)
             for chain in self._chains
@@ -323,7 +338,7 @@ class SnapshotSet:
         return dict(zip(wanted, found, strict=True))
 
     def bytes_of(self, key_groups: tuple[int, int]) -> int:
-        """Stored bytes of the keyed blocks that hold some of the range."""
+        """The stored bytes of the keyed blocks with rows in the inclusive range."""
         return sum(
             block.length
             for chain in self._chains
@@ -336,7 +351,8 @@ class SnapshotSet:
 
 
 def _schema(reader: SnapshotReader, uid: str, state: StateInfo) -> dict[str, Any]:
-    """The schema of a state that was written; of one that functions declare with the names beside it."""
+    """The schema of a state as it was written. For state that functions declare it also names the other keyed
+    states."""
     if "key_types" not in state.schema:
         return state.schema
     beside = [other.name for other in reader.footer.states(uid) if other.kind == "keyed"]
@@ -351,7 +367,7 @@ async def restore(
     parallelism: int,
     store: Store | None = None,
 ) -> RestoredState | None:
-    """``SnapshotSet`` for a single operator."""
+    """The state of a single operator; see ``SnapshotSet.restore``."""
     opened = await SnapshotSet.open(handles, Source(store))
     return await opened.restore(
         uid, key_groups=key_groups, subtask_index=subtask_index, parallelism=parallelism

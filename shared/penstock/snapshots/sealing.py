@@ -1,7 +1,7 @@
-"""A JSON object that carries a checksum of itself as its last field.
+"""A JSON object whose last field is a checksum of the rest.
 
-``{…,"crc32":"0123abcd"}``: CRC-32 of all bytes before the comma. It stays one JSON object, so that a reader
-which does not know the checksum still sees its version.
+``{…,"crc32":"0123abcd"}``: the CRC-32 of all bytes before that comma. It remains a JSON object, so that a
+reader which does not know the checksum can still read its version.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import zlib
 from typing import Literal
 
 _SEAL = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\s*\Z')
-#: Bytes of a seal with some white space after it.
+#: The seal, with some white space after it, lies within so many bytes of the end.
 _SEAL_BYTES = 64
 
 
 def seal(document: bytes) -> bytes:
-    """``document``: a JSON object with at least one field."""
+    """``document`` with its checksum. ``document`` is a JSON object with at least one field."""
     body = document[:-1]
     return b'%s,"crc32":"%08x"}' % (body, zlib.crc32(body))
 
 
 def seal_of(data: bytes) -> Literal["whole", "broken", "absent"]:
-    """Whether the bytes are those that were sealed."""
+    """``whole`` if the checksum is right, ``broken`` if it is wrong, ``absent`` if there is none."""
     start = max(0, len(data) - _SEAL_BYTES)
     found = _SEAL.search(data, start)
     if found is None:

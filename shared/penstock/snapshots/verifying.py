@@ -1,6 +1,6 @@
-"""Reads and checks all of a savepoint: every object that it needs, every block's checksum.
+"""Reads and verifies a whole savepoint: every object that it needs, and the checksum of every block.
 
-Nothing is decoded. Memory holds one piece of up to 8 MiB for each object that is being read.
+Nothing is decoded. Each object that is being read takes up to 8 MiB of memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from penstock.snapshots.footers import Block, Footer
     from penstock.snapshots.manifest import CheckpointManifest
 
-#: Objects read at the same time.
+#: The number of objects that are read at the same time.
 _PARALLEL = 4
 _PIECE_BYTES = 8 << 20
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """The result. ``bytes``: of blocks."""
+    """What was verified. ``bytes``: the size of all blocks."""
 
     objects: int
     blocks: int
@@ -36,7 +36,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def verify(store: Store, manifest: CheckpointManifest, manifest_key: str = "") -> Verified:
-    """SnapshotError names the first damaged or missing object, the state and the block."""
+    """Verifies all objects of ``manifest``. Raises SnapshotError, which names object, state and block, for
+    the first one that is damaged or missing."""
     limit = asyncio.Semaphore(_PARALLEL)
 
     async def check(link: StateHandle | StateLink, place: Place) -> list[Block]:
@@ -97,7 +98,7 @@ def _blocks(footer: Footer) -> Iterator[tuple[Block, str]]:
 
 
 def _pieces(blocks: list[tuple[Block, str]]) -> Iterator[list[tuple[Block, str]]]:
-    """Blocks that are read together, by offset."""
+    """Groups blocks, sorted by offset, that are read together."""
     piece: list[tuple[Block, str]] = []
     for found in blocks:
         block = found[0]

@@ -1,17 +1,15 @@
-"""The snapshot object: one per subtask and checkpoint, self-describing and versioned.
+"""Writes the snapshot object: one for each subtask and checkpoint, self-describing and versioned.
 
-``docs/state-format.md`` is the format's definition; in short::
+``docs/state-format.md`` defines the format. In short::
 
     magic · block … block · footer (JSON) · trailer (footer length, footer crc, version, magic)
 
-A block is an Arrow IPC stream, packed (``packing.py``) and compressed as a whole where that
-pays, with a CRC-32 in the footer.
-Blocks of keyed state hold whole runs of rows in key-group order; the footer says which
-key groups, with how many rows each, so that a reader of any key-group range fetches only
-the blocks it needs. A keyed state may be a *delta* to the object before it in a chain; its
-rows are often in no order, and who reads some key groups only reads them all.
-No I/O is known here: ``SnapshotReader`` (``reading.py``) fetches through an asynchronous
-``read``; ``restoring.py`` puts chains and subtasks together.
+A block is an Arrow IPC stream, packed (``packing.py``), compressed as a whole where that pays, with a
+CRC-32 in the footer. Blocks of keyed state hold rows in key-group order. The footer lists the key groups
+of each block with their numbers of rows, so that a reader of some key groups reads only the blocks that it
+needs. A keyed state may be a *delta* to the object before it in a chain. Rows of a delta are often in no
+order; a reader of some key groups then reads all of them. This module does no I/O: ``SnapshotReader``
+(``reading.py``) reads objects, and ``restoring.py`` combines chains and subtasks.
 """
 
 from __future__ import annotations
@@ -35,28 +33,28 @@ if TYPE_CHECKING:
 
 MAGIC = b"PENSNAP\n"
 VERSION = 4
-#: footer length, footer crc, version, reserved, magic
+#: Footer length, footer crc, version, reserved, magic.
 _TRAILER = struct.Struct("<IIHH8s")
 TRAILER_BYTES = _TRAILER.size
-#: Blocks have about this many bytes (before packing), as their key groups allow …
+#: The approximate size of a block (before packing). A block holds whole key groups,
 BLOCK_BYTES = 2 << 20
-#: … and a key group that alone has more than this is divided.
+#: unless one key group alone has more than this; then it is divided.
 MAX_BLOCK_BYTES = 16 << 20
-#: Alignment of blocks: an uncompressed block is used in place.
+#: The alignment of blocks, so that an uncompressed block can be used in place.
 _ALIGN = 8
-#: Samples, evenly spread, and the bytes of each, that show whether compressing pays: to less than this
-#: share.
+#: The number of samples, the bytes of each, and the share to which they must shrink for a block to be compressed.
 _SAMPLES, _SAMPLE_BYTES, _PAYS = 4, 8 << 10, 0.85
 #: The end of an Arrow IPC stream.
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-#: zstd makes wide rows a third smaller still, at three times the CPU time, which a job would pay with its
-#: throughput at every checkpoint. The footer names the codec.
+#: The footer names the codec. zstd would make wide rows another third smaller, but it takes three times the CPU time,
+#: which would lower a job's throughput at every checkpoint.
 _CODEC = "lz4"
 
 
 class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Where a block lies and what is in it. ``groups``: [key group, rows] runs, ascending (keyed state
-    only); ``size``: uncompressed bytes; ``crc``: of the stored bytes; ``raw``: they are not compressed."""
+    """The place and content of a block. ``groups``: (key group, number of rows), ascending (keyed state
+    only). ``size``: bytes before compression. ``crc``: of the stored bytes. ``raw``: the stored bytes are
+    not compressed."""
 
     offset: int
     length: int
@@ -68,16 +66,17 @@ class BlockInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class HashedBy(msgspec.Struct, kw_only=True):
-    """How the key group of a row follows from its leading columns. ``types``: theirs, as JSON."""
+    """How to compute the key group of a row from its leading columns. ``types``: the types of these columns,
+    as JSON."""
 
     types: list[Any]
     max_parallelism: int
 
 
 class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One state of one operator. ``kind``: keyed | list | union. ``identity``, ``delta``:
-    see ``KeyedBlock``; ``touched``: blocks with a slot delta's slots, as gaps; ``hashed_by``:
-    the rows are in no order, and the blocks say nothing of key groups."""
+    """One state of one operator. ``kind``: keyed, list or union. ``identity`` and ``delta``: see
+    ``KeyedBlock``. ``touched``: blocks with the slot numbers of a delta by slot, as differences.
+    ``hashed_by``: the rows are in no order, and the blocks list no key groups."""
 
     name: str
     kind: str
@@ -90,12 +89,14 @@ class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class OperatorInfo(msgspec.Struct, kw_only=True):
+    """The states of one operator."""
+
     uid: str
     states: list[StateInfo] = []
 
 
 class Footer(msgspec.Struct, kw_only=True):
-    """The index. ``key_groups``: inclusive range of the subtask that wrote it."""
+    """The index of an object. ``key_groups``: the inclusive range of the subtask that wrote it."""
 
     version: int
     checkpoint_id: int
@@ -105,7 +106,7 @@ class Footer(msgspec.Struct, kw_only=True):
     operators: list[OperatorInfo] = []
 
     def states(self, uid: str) -> list[StateInfo]:
-        """States of one operator; empty if it has none here."""
+        """The states of one operator; empty if the object has none."""
         for operator in self.operators:
             if operator.uid == uid:
                 return operator.states
@@ -116,7 +117,7 @@ class Footer(msgspec.Struct, kw_only=True):
 
 
 class Unwanted(Exception):
-    """The snapshot is not wanted any more."""
+    """The snapshot is no longer needed."""
 
 
 def write_snapshot(
@@ -127,12 +128,12 @@ def write_snapshot(
     meta: Mapping[str, Any] | None = None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> bytes:
-    """The object of one subtask. ``meta``: plain JSON (job, vertex, operator names …).
-    ``wanted``: asked between the pieces of a state; Unwanted is raised if it is not.
+    """The object of one subtask. ``meta``: plain JSON (job, vertex, operator names …). ``wanted`` is called
+    between the pieces of a state; if it returns False, Unwanted is raised.
 
-    ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before,
-    and every ``PendingBlock`` copied to its end.
-    Spends its time in Arrow and its codecs, which release the lock: made for a helper thread.
+    ``OperatorSnapshot.pending`` must have been awaited and merged into ``lists`` before, and every
+    ``PendingBlock`` must be copied completely. Nearly all time is spent in Arrow and its codecs, which
+    release the interpreter's lock, so this runs on a helper thread.
     """
     writer = _Writer(wanted)
     operators = [OperatorInfo(uid=uid, states=writer.operator(snap)) for uid, snap in snapshots.items()]
@@ -149,7 +150,7 @@ def write_snapshot(
 class _Writer:
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self._wanted = wanted
-        # Grows in place, and hands over its memory: the object is in memory once.
+        # A BytesIO grows in place and hands over its memory, so the object is in memory only once.
         self._out = io.BytesIO()
         self._at = self._out.write(MAGIC)
 
@@ -181,7 +182,7 @@ class _Writer:
         )
 
     def _gaps(self, slots: np.ndarray) -> BlockInfo:
-        """Ascending numbers as the differences between them, which compress well."""
+        """Ascending numbers, stored as their differences, which compress well."""
         return self._add(pa.record_batch([pa.array(np.diff(slots, prepend=0))], names=["gap"]), [])
 
     def _keyed(self, block: KeyedBlock) -> Iterator[BlockInfo]:
@@ -233,9 +234,10 @@ def _hashed_by(block: KeyedBlock) -> HashedBy | None:
 
 
 def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Row ranges [start, stop) of the blocks, with their (key group, rows) runs.
+    """The row range [start, stop) of each block, with its list of (key group, number of rows).
 
-    ``key_groups``: int32, ascending, one for each row; ``nbytes``: of all rows together.
+    ``key_groups``: int32, ascending, one for each row; ``nbytes``: the size of all rows. Raises
+    InternalError if the key groups are not sorted.
     """
     n = len(key_groups)
     if not n:
@@ -253,7 +255,7 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
     any_huge = int(counts.max()) > rows_limit
     first = at = 0
     while at < len(runs):
-        if runs[at][1] > rows_limit:  # a part of a key group, alone
+        if runs[at][1] > rows_limit:  # the next block is a part of this key group only
             yield first, first + rows_limit, [(groups[at], rows_limit)]
             first, runs[at] = first + rows_limit, (groups[at], runs[at][1] - rows_limit)
             continue
@@ -266,7 +268,7 @@ def cut_blocks(key_groups: np.ndarray, nbytes: int) -> Iterator[tuple[int, int, 
 
 
 def _compresses(body: pa.Buffer) -> bool:
-    """Whether the codec makes it notably smaller, by samples."""
+    """Whether compressing makes ``body`` notably smaller, judged by samples."""
     size = len(body)
     if size <= _SAMPLES * _SAMPLE_BYTES:
         sample: bytes | pa.Buffer = body
@@ -280,7 +282,8 @@ def _compresses(body: pa.Buffer) -> bool:
 
 
 def parse_trailer(tail: bytes | memoryview, name: str) -> tuple[int, int]:
-    """(footer length, footer crc) from the object's last bytes."""
+    """(footer length, footer crc) from the last bytes of an object. Raises SnapshotError if they are damaged,
+    or if the object was written by a newer version."""
     if len(tail) < _TRAILER.size:
         raise corrupt(name, "trailer", f"{_TRAILER.size} bytes", f"{len(tail)} bytes: the object is cut off")
     length, crc, version, _, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
@@ -298,6 +301,7 @@ def parse_trailer(tail: bytes | memoryview, name: str) -> tuple[int, int]:
 
 
 def parse_footer(data: bytes | memoryview, crc: int, name: str) -> Footer:
+    """The footer in ``data``. Raises SnapshotError if its checksum or its content is wrong."""
     if zlib.crc32(data) != crc:
         raise corrupt(name, "footer", f"crc {crc:08x}", f"crc {zlib.crc32(data):08x}")
     try:
@@ -307,7 +311,7 @@ def parse_footer(data: bytes | memoryview, crc: int, name: str) -> Footer:
 
 
 def check_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: str) -> None:
-    """SnapshotError if length or checksum are wrong. ``label`` names the block."""
+    """Raises SnapshotError if the length or the checksum of ``stored`` is wrong. ``label`` names the block."""
     if len(stored) != info.length:
         raise corrupt(name, label, f"{info.length} bytes", f"{len(stored)} bytes")
     crc = zlib.crc32(stored)
@@ -316,7 +320,7 @@ def check_block(stored: bytes | memoryview, info: BlockInfo, name: str, label: s
 
 
 def decode_block(stored: bytes | memoryview, info: BlockInfo, codec: str) -> pa.RecordBatch:
-    """Rows of a block that was checked; they may share the memory of ``stored``."""
+    """The rows of a verified block. They may share the memory of ``stored``."""
     raw = pa.py_buffer(stored)
     if not info.raw:
         raw = pa.decompress(raw, decompressed_size=info.size, codec=codec)
@@ -327,7 +331,7 @@ def decode_block(stored: bytes | memoryview, info: BlockInfo, codec: str) -> pa.
 
 
 def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, int]:
-    """Row range [start, stop) of a keyed block that lies in the inclusive range."""
+    """The row range [start, stop) of a keyed block that lies in the inclusive range of key groups."""
     first, last = key_groups
     start = stop = at = 0
     for group, rows in info.groups:
@@ -340,6 +344,7 @@ def rows_in_range(info: BlockInfo, key_groups: tuple[int, int]) -> tuple[int, in
 
 
 def corrupt(name: str, part: str, expected: str, got: str) -> SnapshotError:
+    """The error for a damaged part of the object ``name``."""
     return SnapshotError(
         "a snapshot object is damaged",
         expected=expected,
