@@ -5,32 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError, nested_too_deeply
-from penstock.sql.ddl_syntax import DdlSyntax
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint, check_hints, hints_of
 from penstock.sql.parser_base import PlacedParseError
-from penstock.sql.refused import REFUSED, refused_words
+from penstock.sql.statement_parsing import StatementParser
 from penstock.sql.statements import (
-    ClientCommand,
-    CompilePlan,
-    Describe,
-    ExecutePlan,
     Explain,
     Insert,
-    Pattern,
-    Query,
-    ResetOption,
-    SetOption,
-    Show,
     Statement,
     StatementSet,
-    Use,
 )
 
 if TYPE_CHECKING:
@@ -104,8 +92,8 @@ def parse_script(text: str) -> list[Statement]:
 
 def parse_type(text: str) -> LogicalType:
     """A type as SQL writes it. SqlError with its place in the text."""
-    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-    return _run(parser, _StatementParser.flink_type, Flink().tokenize(text), text)
+    parser = StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    return _run(parser, StatementParser.flink_type, Flink().tokenize(text), text)
 
 
 #: COMPILE AND EXECUTE PLAN 'file' IF NOT EXISTS FOR EXECUTE BEGIN STATEMENT SET
@@ -135,7 +123,7 @@ def _closed(opener: list[Token], closed: StatementSet) -> Statement:
     if word == "EXPLAIN":
         return Explain(closed, closed.position, closed.text)
     if word == "COMPILE":
-        parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+        parser = StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
         return _run(parser, lambda p: p.compiled_set(closed), opener, closed.text)
     return closed
 
@@ -219,14 +207,14 @@ def _last_opened(text: str) -> tuple[int, str | None]:
 
 
 def _parse_one(chunk: list[Token], text: str, hints: dict[int, list[Hint]]) -> Statement:
-    parser = _StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+    parser = StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
     parser.hints = hints
-    statement = _run(parser, _StatementParser.statement, chunk, text)
+    statement = _run(parser, StatementParser.statement, chunk, text)
     return replace(statement, text=text)
 
 
 def _run(
-    parser: _StatementParser, method: Callable[[_StatementParser], T], tokens: list[Token], text: str
+    parser: StatementParser, method: Callable[[StatementParser], T], tokens: list[Token], text: str
 ) -> T:
     try:
         parsed: Any = parser._parse(method, tokens, text)  # type: ignore[arg-type]  # our methods give statements, too
@@ -243,206 +231,3 @@ def _run(
             where=str(position_in(text, first.start)),
         )
     return cast("T", parsed[0])
-
-
-_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "PARTITIONS", "CATALOGS",
-          "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
-_SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
-
-
-class _StatementParser(DdlSyntax):
-    def statement(self) -> Statement:
-        token = self._curr
-        here = position_in(self.sql, token.start)
-        word = token.text.upper()
-        refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 5]])
-        if refused is not None:
-            raise UnsupportedError(f"the statement {refused}", where=str(here), remedy=REFUSED[refused])
-        match word:
-            case "CREATE":
-                return self._create(here)
-            case "DROP":
-                return self._drop(here)
-            case "INSERT":
-                return self._insert(here)
-            case "SET":
-                return self._set(here)
-            case "RESET":
-                self._advance()
-                return ResetOption(self._text("a quoted key") if self._curr else None, here)
-            case "EXPLAIN":
-                return self._explain(here)
-            case "SHOW":
-                return self._show(here)
-            case "ALTER":
-                return self._alter(here)
-            case "DESCRIBE" | "DESC":
-                self._advance()
-                self._match_text_seq("EXTENDED")
-                return Describe(self._dotted(), here)
-            case "COMPILE":
-                return self._compile(here)
-            case "EXECUTE":
-                self._advance()
-                if self._match_text_seq("PLAN"):
-                    return ExecutePlan(self._plan_path(), here)
-                executed = self.statement()
-                if not isinstance(executed, (Insert, Query)):
-                    self.raise_error(
-                        "Expecting a query, an INSERT or a STATEMENT SET behind EXECUTE, or PLAN 'file'",
-                        token,
-                    )
-                return executed
-            case "QUIT" | "EXIT" | "CLEAR" | "HELP" if not self._next:
-                self._advance()
-                return ClientCommand(word, here)
-            case "USE":
-                self._advance()
-                what = "DATABASE"
-                if self._match_text_seq("CATALOG"):
-                    what = "CATALOG"
-                return Use(what, self._used(), here)
-        if word in ("SELECT", "WITH", "VALUES", "(", "TABLE"):
-            return Query(self._query(), here)
-        self.raise_error(
-            "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
-            "DESCRIBE, USE, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
-        )
-        raise AssertionError
-
-    def _insert(self, here: Position) -> Insert:
-        self._advance()
-        overwrite = bool(self._match_text_seq("OVERWRITE"))
-        if not overwrite and not self._match(TokenType.INTO):
-            self.raise_error("Expecting INTO or OVERWRITE after INSERT")
-        self._match_text_seq("TABLE")
-        table = position_in(self.sql, self._curr.start)
-        name = self._dotted("a table's name")
-        hint = self.options_hint()
-        options = hint.meta["options"] if hint is not None else {}
-        partition = self._partition() if self._match_text_seq("PARTITION") else ()
-        columns: tuple[exp.Identifier, ...] = ()
-        if self._match(TokenType.L_PAREN, advance=False) and self._next.text.upper() not in (
-            "SELECT", "WITH", "VALUES", "(",
-        ):  # fmt: skip
-            self._open()
-            columns = tuple(self._parse_csv(lambda: self._name("a column")))
-            self._close()
-        return Insert(name, table, self._query(), columns, overwrite, options, partition=partition)
-
-    def _partition(self) -> tuple[tuple[exp.Identifier, exp.Expression], ...]:
-        """``(column = value, …)``"""
-        out: list[tuple[exp.Identifier, exp.Expression]] = []
-        self._open()
-        while not out or self._match(TokenType.COMMA):
-            column = self._name("a partition column")
-            if not self._match(TokenType.EQ):
-                self.raise_error(
-                    f"Expecting '=' and the value of '{column.name}' (a column whose value the query gives is left "
-                    "out here)"
-                )
-            out.append((column, self._operand()))
-        self._close()
-        return tuple(out)
-
-    def _compile(self, here: Position) -> CompilePlan:
-        path, if_not_exists, execute = self._compile_head()
-        token = self._curr
-        compiled = self.statement()
-        if not isinstance(compiled, Insert):
-            self.raise_error(
-                "Expecting an INSERT or a STATEMENT SET behind FOR: only they have a plan to keep", token
-            )
-            raise AssertionError
-        return CompilePlan(path, replace(compiled, text=self.sql), here, if_not_exists, execute)
-
-    def compiled_set(self, statements: StatementSet) -> CompilePlan:
-        """The words before a set: COMPILE … FOR STATEMENT SET BEGIN."""
-        path, if_not_exists, execute = self._compile_head()
-        while self._curr:  # [EXECUTE] STATEMENT SET BEGIN, which ``_opens_set`` has read
-            self._advance()
-        return CompilePlan(path, statements, statements.position, if_not_exists, execute, statements.text)
-
-    def _compile_head(self) -> tuple[str, bool, bool]:
-        """(path, IF NOT EXISTS, AND EXECUTE) of COMPILE [AND EXECUTE] PLAN 'path' [IF NOT EXISTS] FOR"""
-        self._advance()
-        execute = bool(self._match_text_seq("AND", "EXECUTE"))
-        if not self._match_text_seq("PLAN"):
-            self.raise_error("Expecting COMPILE PLAN 'file' FOR, or COMPILE AND EXECUTE PLAN 'file' FOR")
-        path = self._plan_path()
-        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
-        if not self._match_text_seq("FOR"):
-            self.raise_error("Expecting FOR and an INSERT or a STATEMENT SET")
-        return path, if_not_exists, execute
-
-    def _plan_path(self) -> str:
-        return self._text("a plan's path in quotes, e.g. 'plans/totals.json'")
-
-    def _used(self) -> str:
-        parts = [self._name().name]
-        while self._match(TokenType.DOT):
-            parts.append(self._name().name)
-        return ".".join(parts)
-
-    def _set(self, here: Position) -> SetOption:
-        self._advance()
-        if not self._curr:
-            return SetOption(None, None, here)
-        key = self._text("a quoted key, e.g. SET 'parallelism.default' = '2'")
-        if not self._match(TokenType.EQ):
-            self.raise_error("Expecting '='")
-        return SetOption(key, self._text("a quoted value"), here)
-
-    def _explain(self, here: Position) -> Explain:
-        self._advance()
-        details: list[str] = []
-        comma: Any = False
-        if not self._match_text_seq("PLAN", "FOR"):
-            while self._curr and self._curr.text.upper() in _DETAILS and not (details and not comma):
-                details.append(self._curr.text.upper())
-                self._advance()
-                comma = self._match(TokenType.COMMA)
-                if comma and (not self._curr or self._curr.text.upper() not in _DETAILS):
-                    self.raise_error(f"Expecting another detail ({', '.join(_DETAILS)}) behind ','")
-        if self._curr and self._curr.token_type == TokenType.STRING:
-            return Explain(ExecutePlan(self._plan_path(), here, self.sql), here, details=tuple(details))
-        statement = self.statement()
-        if not isinstance(statement, (Insert, Query, StatementSet, ExecutePlan)):
-            raise SqlError(
-                "this statement has no plan",
-                expected="EXPLAIN of a query, an INSERT or the file of a compiled plan",
-                got=type(statement).__name__,
-                where=str(statement.position),
-            )
-        return Explain(replace(statement, text=self.sql), here, details=tuple(details))
-
-    def _show(self, here: Position) -> Show:
-        self._advance()
-        words: list[str] = []
-        while self._curr and self._curr.text.upper() in _SHOW_WORDS:
-            words.append(self._curr.text.upper())
-            self._advance()
-        what = " ".join(words)
-        if what not in _SHOWN:
-            self.raise_error(f"Expecting one of SHOW {', '.join(_SHOWN)}")
-        name = database = None
-        if what in ("CREATE TABLE", "CREATE VIEW", "PARTITIONS"):
-            name = self._dotted()
-        elif self._match(TokenType.FROM) or self._match(TokenType.IN):
-            if what == "COLUMNS":
-                name = self._dotted("a table's name")
-            else:
-                database = self._dotted("a database's name")
-        elif what == "COLUMNS":
-            self.raise_error("Expecting FROM and a table's name")
-        return Show(what, name, self._pattern(), database, here)
-
-    def _pattern(self) -> Pattern | None:
-        negated = bool(self._match_text_seq("NOT"))
-        ignore_case = bool(self._match_text_seq("ILIKE"))
-        if not ignore_case and not self._match_text_seq("LIKE"):
-            if negated:
-                self.raise_error("Expecting LIKE")
-            return None
-        return Pattern(self._text("a pattern in quotes, e.g. 'a%'"), negated, ignore_case)
