@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import RecordError, SqlError
-from penstock.functions.casts import converter, saturate
+from penstock.functions.casts import converter
 from penstock.functions.expr import InputRef, Literal
 from penstock.functions.formatting import double_text
+from penstock.functions.number_casts import saturate
 from penstock.functions.parsing import parse_iso_timestamps, parse_timestamp, parser
 from penstock.functions.registry import make_call
 from penstock.types import logical as t

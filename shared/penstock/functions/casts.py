@@ -6,7 +6,6 @@ DECIMAL's precision is NULL in both, integers wrap, floating point saturates (Ja
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from penstock.functions import decimals as d
 from penstock.functions.calendar import DAY_US, remainder, truncated
 from penstock.functions.formatting import to_text
 from penstock.functions.inference import castable, same_type, string_literal, uses_zone
-from penstock.functions.parsing import fit_decimal, parse_iso_timestamps, parser
+from penstock.functions.number_casts import FLOATS, _wrap, nonzero, to_decimal, to_number
+from penstock.functions.parsing import parse_iso_timestamps, parser
 from penstock.functions.signature import FunctionDef, Resolution, literal_value, register
 from penstock.functions.vector import Scalar, column_from_storage, is_null, retyped
 from penstock.functions.zones import instant_us, local_us
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Column], Column]
 
-_FLOATS = (t.FloatType, t.DoubleType)
 #: Texts that Arrow's own parsers read exactly as we do.
 _PLAIN_INTEGER, _PLAIN_DOUBLE = r"^-?[0-9]{1,18}$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
@@ -78,7 +77,7 @@ def _total(source: t.LogicalType, target: t.LogicalType) -> bool:
     nested = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
     if isinstance(source, nested) and not isinstance(target, t.STRINGS):
         return same_type(source, target)
-    return not (isinstance(source, _FLOATS) and isinstance(target, t.DecimalType))
+    return not (isinstance(source, FLOATS) and isinstance(target, t.DecimalType))
 
 
 def _widens_fraction(source: t.LogicalType, target: t.LogicalType) -> bool:
@@ -109,11 +108,11 @@ def converter(
     if isinstance(target, t.BINARIES):
         return lambda column: Column(target, fit_binary(column.values, target))
     if isinstance(target, t.BooleanType):
-        return lambda column: Column(target, _nonzero(column), column.valid)
+        return lambda column: Column(target, nonzero(column), column.valid)
     if isinstance(target, t.DecimalType):
-        return _to_decimal(source, target, lenient)
-    if isinstance(target, (*t.INTEGERS, *_FLOATS)):
-        return _to_number(source, target)
+        return to_decimal(source, target, lenient)
+    if isinstance(target, (*t.INTEGERS, *FLOATS)):
+        return to_number(source, target)
     if isinstance(target, t.INTERVALS):
         return _to_interval(source, target)
     if isinstance(target, (t.ArrayType, t.MapType, t.MultisetType, t.RowType)):
@@ -209,92 +208,6 @@ def parse_distinct(column: Column, target: t.LogicalType, parse: Any, lenient: b
 
 
 # -- numbers -----------------------------------------------------------------------
-
-
-def _nonzero(column: Column) -> np.ndarray:
-    values = d.unscaled(column) if isinstance(column.type, t.DecimalType) else column.values
-    return np.asarray(values != 0, np.bool_)
-
-
-def saturate(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Java's conversion from floating point to integer: NaN is 0, a number beyond the range is its end.
-    TINYINT and SMALLINT go through INT and wrap."""
-    dtype = np.dtype(dtype)
-    via = np.dtype(np.int32) if dtype.itemsize < 4 else dtype
-    info = np.iinfo(via)
-    values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    # float(max of int64) rounds up to 2**63, which itself is out of range.
-    high, low = values >= float(info.max), values <= float(info.min)
-    out = np.where(high | low, 0, values).astype(via)
-    return np.where(high, info.max, np.where(low, info.min, out)).astype(via).astype(dtype)
-
-
-def _to_number(source: t.LogicalType, target: t.LogicalType) -> Convert:
-    dtype = numpy_dtype(target)
-    assert dtype is not None
-    integral = dtype.kind == "i"
-
-    def convert(column: Column) -> Column:
-        values: Any
-        if isinstance(source, t.DecimalType):
-            if integral:
-                whole = d.truncate_quotient(d.unscaled(column), 10**source.scale)
-                values = _wrap(whole).astype(dtype)
-            else:
-                values = d.to_double(column).astype(dtype)
-        elif integral and isinstance(source, _FLOATS):
-            values = saturate(column.values, dtype)
-        else:
-            values = column.values.astype(dtype)
-        return Column(target, values, column.valid)
-
-    return convert
-
-
-def _wrap(values: np.ndarray) -> np.ndarray:
-    """Low 64 bits of integers of any size."""
-    if values.dtype != object:
-        return values.astype(np.int64)
-    return (values & ((1 << 64) - 1)).astype(np.uint64).view(np.int64)
-
-
-def _to_decimal(source: t.LogicalType, target: t.DecimalType, lenient: bool) -> Convert:
-    if isinstance(source, _FLOATS):
-        return _float_to_decimal(target, lenient)
-    scale = d.scale_of(source)
-
-    def convert(column: Column) -> Column:
-        values = d.unscaled(column)
-        return d.from_unscaled(target, d.rescale(values, scale, target.scale), column.valid)
-
-    return convert
-
-
-def _float_to_decimal(target: t.DecimalType, lenient: bool) -> Convert:
-    """By the shortest digits of the number (BigDecimal.valueOf), half up."""
-
-    def convert(column: Column) -> Column:
-        out: list[Any] = []
-        finite = np.isfinite(column.values)
-        single = column.values.dtype == np.float32
-        for i, value in enumerate(column.values if single else column.storage_list()):
-            if value is None or (column.valid is not None and not column.valid[i]):
-                out.append(None)
-            elif finite[i]:
-                text = str(value) if single else repr(value)
-                out.append(fit_decimal(Decimal(text), target.precision, target.scale))
-            elif lenient:
-                out.append(None)
-            else:
-                raise RecordError(
-                    f"cannot cast {value} to {target.sql()}",
-                    expected="a finite number",
-                    got=str(value),
-                    remedy="use TRY_CAST to get NULL",
-                )
-        return column_from_storage(target, out)
-
-    return convert
 
 
 def _to_interval(source: t.LogicalType, target: t.LogicalType) -> Convert:
