@@ -15,7 +15,7 @@ from bench.spark.queries import COLUMNS
 from penstock.connectors.base import Split
 from penstock.errors import ExternalError
 from penstock.jobgraph.specs import SourceSpec
-from penstock.spark.drive import JobContext
+from penstock.spark.partition_program import JobContext
 from penstock.spark.tables import TableRead, read_split
 
 #: A file each; what is there already is not made again.

@@ -16,7 +16,8 @@ from penstock.plan.engine import decode_content
 from penstock.spark.engine import SparkJob, SparkResult
 from penstock.spark.support import spark_support
 from penstock.sql.functions import register_module
-from penstock.sql.session import PlannedJob, SqlSession
+from penstock.sql.results import PlannedJob
+from penstock.sql.session import SqlSession
 from penstock.testing import MemoryTable, run_graph
 from tests.golden.case import HERE, Case, Table
 from tests.golden.values import plain_rows

@@ -25,10 +25,10 @@ from penstock.functions.expr import Expr, InputRef, shift_refs
 from penstock.functions.registry import is_deterministic, make_call
 from penstock.functions.vector import Scalar
 from penstock.jobgraph.specs import CalcSpec
-from penstock.spark.drive import JobContext
 from penstock.spark.engine import SparkJob
 from penstock.spark.expressions import native
 from penstock.spark.frames import Frame
+from penstock.spark.partition_program import JobContext
 from penstock.spark.sinks import collected
 from penstock.spark.sources import calc_in_python, of_batch
 from penstock.spark.support import spark_support

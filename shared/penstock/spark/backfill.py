@@ -33,7 +33,7 @@ from penstock.snapshots.writing import write_snapshot
 from penstock.spark.backfill_edges import COLUMNS, ORDER, REPORT
 from penstock.spark.backfill_seam import Seam, fix_seam
 from penstock.spark.backfill_task import Report, Stage, source_stage, vertex_stage
-from penstock.spark.drive import JobContext
+from penstock.spark.partition_program import JobContext
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from penstock.runtime.environment import Environment
 if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph, OperatorNode
     from penstock.ports import Store
-    from penstock.spark.drive import JobContext
+    from penstock.spark.partition_program import JobContext
 
 
 class Seam(msgspec.Struct, frozen=True):

@@ -39,8 +39,8 @@ from penstock.runtime.environment import Environment
 from penstock.snapshots.writing import write_snapshot
 from penstock.spark.backfill_edges import REPORT, SegmentReader, SegmentWriter, record_batch, records_of
 from penstock.spark.backfill_sink import HistorySink
-from penstock.spark.drive import JobContext, load_job_functions
 from penstock.spark.errors import carried
+from penstock.spark.partition_program import JobContext, load_job_functions
 from penstock.state.memory import StateMemory
 from penstock.store.open import open_store
 from penstock.types.batch import Batch

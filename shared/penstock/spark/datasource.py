@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
 
 from penstock.connectors.base import Split
 from penstock.spark.datasink import Writer
-from penstock.spark.drive import load_job_functions
 from penstock.spark.errors import carried
 from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.partition_program import load_job_functions
 from penstock.spark.stream_source import StreamReader
 from penstock.spark.tables import ARRIVAL_BITS, TableRead, TableWrite, discover, read_split
 from penstock.spark.typemap import column_names, spark_type, to_spark_array

@@ -15,110 +15,38 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InternalError
-from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.jobgraph.specs import KeyedProcessSpec
 from penstock.metrics import MetricGroup
 from penstock.operators.drivers import PausingOperator
 from penstock.operators.factory import make_operator
 from penstock.operators.keyed_process import KeyedProcessOperator
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, OperatorContext, SideBatch
-from penstock.runtime.artifacts import load_functions
 from penstock.snapshots.contract import RestoredState
 from penstock.spark.compaction import compacted
 from penstock.spark.errors import carried
-from penstock.spark.graph import TIME
-from penstock.spark.typemap import column_names, from_spark_array, spark_arrow_type, to_spark_array
+from penstock.spark.partition_program import (
+    LONG,
+    MAX_PARALLELISM,
+    Program,
+    Step,
+    load_job_functions,
+    partition_index,
+)
+from penstock.spark.typemap import from_spark_array, spark_arrow_type, to_spark_array
 from penstock.types.batch import KIND_SIGN, NO_TIME, Batch
 from penstock.types.column import Column
-from penstock.types.logical import BigIntType, NullType, Schema
 
-if TYPE_CHECKING:
-    from penstock.jobgraph.specs import Spec
-
-MAX_PARALLELISM = 128
-INPUT, ORDER, TAG = "__input", "__order", "__tag"
 #: ``__input`` of a row that stands for nothing.
 MARKER = -1
-_LONG = BigIntType()
 
 Tagged = tuple[str | None, Batch]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One operator of a program."""
-
-    spec: Spec
-    uid: str
-    name: str
-    inputs: tuple[Schema, ...]
-    output: Schema
-    sides: dict[str, Schema] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class JobContext:
-    """What every operator of a job is given."""
-
-    job_name: str
-    config: dict[str, str]
-    functions: dict[str, FunctionArtifact] = field(default_factory=dict)
-    python_path: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Program:
-    """A chain of operators. Only the first may have several inputs or keep state.
-
-    Incoming columns: those of each input in turn, then ``__input`` where there are several,
-    ``__order`` (event time, µs) if ``ordered``, ``__time`` if ``timed``. Outgoing: the last
-    step's, those of each of ``tags`` (its side outputs), ``__tag`` if there are any (0 = main),
-    ``__time`` if ``out_timed``.
-
-    ``compact``: the first step's changelog is compacted by these columns, or by whole rows
-    when empty; None: it only appends. ``marked``: there is an ``__input`` in any case, and a
-    row of input −1 that is none. ``exact_timers``: rows are cut so that a timer fires
-    before any later row of its key.
-    """
-
-    steps: tuple[Step, ...]
-    job: JobContext
-    ordered: bool = False
-    timed: bool = False
-    tags: tuple[str, ...] = ()
-    out_timed: bool = False
-    compact: tuple[int, ...] | None = None
-    exact_timers: bool = False
-    marked: bool = False
-
-    @property
-    def output(self) -> Schema:
-        return self.steps[-1].output
-
-    def layout(self) -> tuple[list[str], list[Any]]:
-        """Names and logical types of the outgoing columns."""
-        names, types = column_names(self.output), list(self.output.types)
-        for number, tag in enumerate(self.tags):
-            side = self.steps[-1].sides[tag]
-            names += [f"__s{number}_{i}" for i in range(len(side))]
-            types += side.types
-        if self.tags:
-            names.append(TAG)
-            types.append(_LONG)
-        if self.out_timed:
-            names.append(TIME)
-            types.append(_LONG)
-        if not names:
-            names, types = ["__row"], [NullType()]
-        return names, types
 
 
 def runner(program: Program) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -128,21 +56,6 @@ def runner(program: Program) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         return carried(Driver(program).run(batches), program.steps[0].name)
 
     return run
-
-
-def load_job_functions(job: JobContext) -> Callable[[str], Any]:
-    graph = JobGraph(
-        name=job.job_name, vertices=(), edges=(), config=job.config, functions=job.functions,
-        python_path=job.python_path,
-    )  # fmt: skip
-    return asyncio.run(load_functions(graph, None, Path(tempfile.gettempdir())))
-
-
-def partition_index() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
 
 
 class Driver:
@@ -221,7 +134,7 @@ class Driver:
             which = np.asarray(rows.column(at))
             at += 1
         if self.program.ordered:
-            order = from_spark_array(_LONG, rows.column(at))
+            order = from_spark_array(LONG, rows.column(at))
             at += 1
         times = _times(rows.column(at)) if self.program.timed else None
         for low, high in _runs(which, rows.num_rows):

@@ -17,9 +17,9 @@ from penstock.jobgraph.loading import loaded
 from penstock.spark import sources, stateless, universal
 from penstock.spark.coverage import check_batch
 from penstock.spark.datasink import abandon
-from penstock.spark.drive import JobContext
 from penstock.spark.errors import translated
 from penstock.spark.graph import flatten, sink_nodes
+from penstock.spark.partition_program import JobContext
 from penstock.spark.plan_text import own_sections, plan_text
 from penstock.spark.session import apply_meaning, open_session
 from penstock.spark.sinks import collected, stages, write

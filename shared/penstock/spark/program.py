@@ -22,11 +22,11 @@ from pyspark.sql import types as st
 
 from penstock.errors import FunctionError, PenstockError, SparkJobError, SpecError, UnsupportedError, nearest
 from penstock.plan.engine import decode_content
-from penstock.spark.drive import load_job_functions
 from penstock.spark.errors import translated
 from penstock.spark.frames import Frame, col
 from penstock.spark.graph import sink_nodes
 from penstock.spark.packages import ship
+from penstock.spark.partition_program import load_job_functions
 from penstock.spark.session import is_connect
 from penstock.spark.tables import TableWrite
 from penstock.spark.typemap import column_names, spark_type

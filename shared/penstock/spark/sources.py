@@ -14,10 +14,11 @@ from penstock.functions.expr import InputRef, input_refs, shift_refs
 from penstock.jobgraph import specs as s
 from penstock.spark import files, jdbc
 from penstock.spark.datasource import read_table
-from penstock.spark.drive import Program, Step, runner
+from penstock.spark.drive import runner
 from penstock.spark.expressions import native
 from penstock.spark.frames import Frame
 from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.partition_program import Program, Step
 from penstock.spark.stateless import projected
 from penstock.spark.tables import ARRIVAL_BITS, TableRead, discover, read_split
 from penstock.spark.typemap import column_names, struct_type, to_spark_array
@@ -28,8 +29,8 @@ from penstock.types.batch import Batch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.drive import JobContext
     from penstock.spark.graph import Node
+    from penstock.spark.partition_program import JobContext
 
 
 #: Connectors some of whose tables Spark reads itself.

@@ -24,8 +24,9 @@ from penstock.operators.operator import MIN_WATERMARK
 from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.snapshots.restoring import restore
 from penstock.snapshots.writing import write_snapshot
-from penstock.spark.drive import Driver, Program
+from penstock.spark.drive import Driver
 from penstock.spark.errors import carried
+from penstock.spark.partition_program import Program
 from penstock.spark.typemap import from_spark_array
 from penstock.types.batch import Batch
 from penstock.types.column import Column

@@ -21,11 +21,11 @@ from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 from penstock.spark import sources, universal
 from penstock.spark.coverage import check_streaming
 from penstock.spark.datasource import read_stream
-from penstock.spark.drive import Program
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
 from penstock.spark.frames import Frame, col, micros
 from penstock.spark.graph import TIME
+from penstock.spark.partition_program import Program
 from penstock.spark.session import apply_meaning
 from penstock.spark.sinks import write
 from penstock.spark.stream_state import GroupProcessor, packer, unpacker

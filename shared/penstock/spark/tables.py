@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.jobgraph.specs import SinkSpec, SourceSpec
-    from penstock.spark.drive import JobContext
+    from penstock.spark.partition_program import JobContext
     from penstock.types.batch import Batch
 
 #: Bits of ``__arrival`` below a split's number.

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from penstock.config import is_batch
 from penstock.jobgraph import specs as s
-from penstock.spark.drive import INPUT, MARKER, ORDER, TAG, JobContext, Program, Step, runner
+from penstock.spark.drive import MARKER, runner
 from penstock.spark.frames import Frame, col, micros, typed_null
 from penstock.spark.graph import ARRIVAL, TIME
+from penstock.spark.partition_program import INPUT, ORDER, TAG, JobContext, Program, Step
 from penstock.spark.typemap import column_names, struct_type
 from penstock.types import logical as t
 
