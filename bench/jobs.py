@@ -31,7 +31,7 @@ def run_sql(sql: str, *, parallelism: int = 1, timeout_s: float = 1800) -> Used:
 def _run(sql: str, parallelism: int, timeout_s: float) -> Used:
     import resource
 
-    from penstock.sql.session import plan_script
+    from penstock.sql.scripts import plan_script
     from penstock.testing import run_graph
 
     planned = plan_script(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.api.client import ClusterClient
     from penstock.cli.project import Step
-    from penstock.sql.session import PlannedJob
+    from penstock.sql.results import PlannedJob
 
 Planned = tuple["Step", "PlannedJob"]
 

@@ -74,7 +74,7 @@ def _make_piece(what: tuple[Path, int, int, int]) -> None:
 
 
 def _table(events: int) -> TableRead:
-    from penstock.sql.session import plan_script
+    from penstock.sql.scripts import plan_script
 
     graph = plan_script(
         f"CREATE TABLE events ({COLUMNS}) WITH ('connector' = 'nexmark', 'rows-per-second' = '0', "

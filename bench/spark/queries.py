@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.engine import SparkJob
 from penstock.spark.outputs import sink_nodes
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

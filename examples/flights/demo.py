@@ -34,7 +34,7 @@ from penstock.cli.jobs import progress_line
 from penstock.cli.project import Step, planned_steps, read_project
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import PenstockError
-from penstock.sql.session import PlannedJob
+from penstock.sql.results import PlannedJob
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

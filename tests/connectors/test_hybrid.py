@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConnectorError
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from penstock.testing import run_graph
 from penstock.testing.harness import JobHarness
 from penstock.testing.memory import MemoryTable

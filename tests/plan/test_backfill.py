@@ -11,7 +11,7 @@ from penstock.jobgraph.graph import JobGraph
 from penstock.jobgraph.specs import EnumeratorSpec, SourceSpec, SparkQuerySpec
 from penstock.plan.backfill import backfill_graph, is_backfilled
 from penstock.plan.engine import SparkSupport, decode_content
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 READY = SparkSupport(None, lambda graph: None)
 MISSING = SparkSupport("Spark (pyspark) is not installed here", lambda graph: None)

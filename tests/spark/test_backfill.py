@@ -27,7 +27,7 @@ from penstock.spark.driver import resumable
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
 from penstock.spark.support import spark_support
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from penstock.store.open import open_store
 from penstock.testing.harness import Checkpoint, JobHarness, RunResult
 

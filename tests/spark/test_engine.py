@@ -13,7 +13,7 @@ from py4j.clientserver import ClientServerConnection
 
 from penstock.spark.engine import SparkJob
 from penstock.spark.graph import sink_nodes
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 
 def rows_of(sql: str, spark: Any, **config: str) -> list[tuple[Any, ...]]:

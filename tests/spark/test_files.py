@@ -18,7 +18,7 @@ from penstock.spark import files
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
 from penstock.sql.parsing import parse_type
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from tests.connectors.test_file_types import DECLARED, READS
 from tests.spark.support import comparable, on_spark, on_streaming
 

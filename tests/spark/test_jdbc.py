@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import ConnectorError, SpecError, UnsupportedError
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from tests.spark.support import on_spark, on_streaming
 
 DRIVER = "org.apache.derby.jdbc.EmbeddedDriver"

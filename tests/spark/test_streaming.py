@@ -23,7 +23,7 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import JobGraph
 from penstock.spark.coverage import check_streaming
 from penstock.spark.streaming import SparkStreamJob
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from penstock.testing import run_graph
 
 SETTINGS = {"parallelism.default": "1", "execution.engine": "streaming", "table.exec.join.unbounded-state": "allow",

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import PenstockError, RecordError
 from penstock.spark.engine import SparkJob
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 SETTINGS = {"parallelism.default": "1", "execution.engine": "streaming"}
 

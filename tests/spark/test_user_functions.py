@@ -16,7 +16,7 @@ import pytest
 from penstock.errors import FunctionError, PenstockError, SparkJobError
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import TaskError, translated
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 SHOWN = """
 import json, sys

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError, SqlError, UnsupportedError
-from penstock.sql.session import SqlSession, plan_script
+from penstock.sql.scripts import plan_script
+from penstock.sql.session import SqlSession
 
 _TABLES = """
 CREATE TABLE bids (

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.jobgraph.graph import JobGraph
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from penstock.testing import JobHarness, MemoryTable
 from penstock.types import logical as t
 from penstock.types.batch import Batch

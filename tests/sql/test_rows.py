@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnsupportedError
-from penstock.sql.session import SqlSession, plan_script
+from penstock.sql.scripts import plan_script
+from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 
 _VIEWS = """

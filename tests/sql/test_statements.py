@@ -6,7 +6,8 @@ import pytest
 
 from penstock.errors import PenstockError, SqlError, UnsupportedError
 from penstock.sql.refused import REFUSED
-from penstock.sql.session import SqlSession, plan_script
+from penstock.sql.scripts import plan_script
+from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 
 

@@ -45,7 +45,7 @@ def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
     config = configuration(spec)
     if spec.sql is not None:
         from penstock.spark.support import spark_support
-        from penstock.sql.session import plan_script
+        from penstock.sql.scripts import plan_script
 
         with _on_path(spec.files):  # modules that CREATE FUNCTION names
             graph = plan_script(spec.sql, config, spark=spark_support(), folder=folder).job_graph

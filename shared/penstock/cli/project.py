@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.api.client import ClusterClient
-    from penstock.sql.session import PlannedJob, SqlSession
+    from penstock.sql.results import PlannedJob
+    from penstock.sql.session import SqlSession
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,7 +101,8 @@ def planned_steps(
     from penstock.cli.python_step import check_beginning, plan_python_step
     from penstock.config import check_job, texts
     from penstock.spark.support import spark_support
-    from penstock.sql.session import SqlSession, plan_in
+    from penstock.sql.scripts import plan_in
+    from penstock.sql.session import SqlSession
 
     check_job(project.config)
     spark = spark_support()

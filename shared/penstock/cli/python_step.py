@@ -12,7 +12,8 @@ from penstock.jobgraph.graph import FunctionArtifact
 from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
 from penstock.plan.engine import program_graph
 from penstock.sql.catalog import sink_ref
-from penstock.sql.session import PlannedJob, SqlSession
+from penstock.sql.results import PlannedJob
+from penstock.sql.session import SqlSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

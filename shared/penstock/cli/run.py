@@ -180,7 +180,8 @@ def _with_functions(spec: JobSpec, file: Path, text: str, python: Path) -> JobSp
     from penstock.api.planner import configuration
     from penstock.spark.support import spark_support
     from penstock.sql.functions import register_module
-    from penstock.sql.session import SqlSession, plan_in
+    from penstock.sql.scripts import plan_in
+    from penstock.sql.session import SqlSession
 
     folder = str(python.absolute().parent)
     session = SqlSession(

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.sql.session import PlannedJob, SqlSession, StatementResult
+    from penstock.sql.results import PlannedJob, StatementResult
+    from penstock.sql.session import SqlSession
 
 FORMATS = ("table", "json", "csv")
 #: What a file is called, and what should be in it; others are scripts.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import LATE_TABLE, PLAN_FORCE_RECOMPILE, check_job
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
@@ -26,6 +25,7 @@ from penstock.sql.partitions import read_partitions
 from penstock.sql.plan_files import plan_file
 from penstock.sql.plans import runnable
 from penstock.sql.queries import QueryBinder
+from penstock.sql.results import PlannedJob, StatementResult, select_of
 from penstock.sql.scope import Relation
 from penstock.sql.show import describe_rows, show_rows
 from penstock.types import logical as t
@@ -38,51 +38,6 @@ if TYPE_CHECKING:
     from penstock.plan.engine import SparkSupport
 
 RESULT_TABLE = "*result*"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A job that is ready to be submitted.
-
-    Args:
-        job_graph: The job.
-        kind: ``select`` if its rows go to the client, else ``insert``.
-        result_schema: Columns of a SELECT's rows.
-        mode: Changelog mode of a SELECT's rows.
-        result_keys: Columns by which a SELECT's rows are updated; None: the changelog must be materialised row by row.
-        bounded: Whether the job ends by itself.
-    """
-
-    job_graph: JobGraph
-    kind: Literal["select", "insert"]
-    result_schema: t.Schema | None = None
-    mode: Literal["append", "upsert", "retract"] = "append"
-    result_keys: tuple[int, ...] | None = None
-    bounded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StatementResult:
-    """The result of one statement.
-
-    Args:
-        kind: ``ddl``: done; ``set``: a setting changed; ``text``: EXPLAIN; ``rows``: SHOW, DESCRIBE; ``job``: a query or
-            inserts to run.
-        message: What was done, or the text.
-        columns: Names of the columns of ``rows``.
-        rows: The rows of SHOW and DESCRIBE.
-        job: The job to run.
-        statement: The parsed statement.
-        position: Its place in the script.
-    """
-
-    kind: Literal["ddl", "set", "text", "rows", "job"]
-    message: str = ""
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    job: PlannedJob | None = None
-    statement: st.Statement | None = None
-    position: Position = field(default_factory=Position)
 
 
 class SqlSession:
@@ -280,7 +235,7 @@ class SqlSession:
         )
         collected = [s for s in _specs(graph) if isinstance(s, SinkSpec) and s.connector == "collect"]
         return (
-            _select_of(graph, collected[0])
+            select_of(graph, collected[0])
             if collected
             else PlannedJob(graph, "insert", bounded=graph.bounded)
         )
@@ -306,7 +261,7 @@ class SqlSession:
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)
         sinks = (x for x in _specs(graph) if isinstance(x, SinkSpec) and x.connector == "collect")
-        return _select_of(graph, next(sinks))
+        return select_of(graph, next(sinks))
 
     def _result_table(self, relation: Relation, *, bounded: bool) -> n.TableRef:
         schema = t.Schema(relation.node.schema.fields)
@@ -394,11 +349,6 @@ def _specs(graph: JobGraph) -> list[OperatorSpec]:
     return [op.spec for v in graph.vertices for op in v.operators]
 
 
-def _select_of(graph: JobGraph, sink: SinkSpec) -> PlannedJob:
-    keys = sink.keys if sink.mode == "upsert" else None
-    return PlannedJob(graph, "select", sink.schema, sink.mode, keys, graph.bounded)
-
-
 def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
     names: set[str] = set()
 
@@ -428,86 +378,3 @@ def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
             case n.Aggregate() | n.WindowAggregate() | n.Over():
                 names.update(c.python for c in node.aggregates if c.python)
     return sorted(names)
-
-
-def plan_script(
-    text: str,
-    config: Mapping[str, str] | None = None,
-    *,
-    python_path: Sequence[str] = (),
-    spark: SparkSupport | None = None,
-    folder: str | None = None,
-) -> PlannedJob:
-    """``plan_in`` a session of its own.
-
-    Args:
-        text: The script.
-        config: As in ``SqlSession``.
-        python_path: As in ``SqlSession``.
-        spark: As in ``SqlSession``.
-        folder: As in ``SqlSession``.
-    """
-    return plan_in(SqlSession(config, python_path=python_path, spark=spark, folder=folder), text)
-
-
-def plan_in(session: SqlSession, text: str) -> PlannedJob:
-    """The whole script ``text`` as one job, in ``session``.
-
-    Declarations and SET are run; all INSERTs go into the job. Instead of them the script may have exactly one SELECT
-    or one EXECUTE PLAN.
-
-    Raises:
-        SqlError: There is nothing to run, or more than one job.
-    """
-    inserts: list[st.Insert] = []
-    queries: list[st.Query] = []
-    plans: list[PlannedJob] = []
-    first = Position()
-    for statement in parse_script(text):
-        match statement:
-            case st.Insert():
-                inserts.append(statement)
-                first = first if first.line else statement.position
-            case st.StatementSet():
-                inserts.extend(statement.inserts)
-                first = first if first.line else statement.position
-            case st.Query():
-                queries.append(statement)
-            case st.ExecutePlan():
-                plans.append(session.compile_job(statement))
-                first = statement.position
-            case st.CompilePlan(execute=True):
-                _, planned = session.compile_plan(statement)
-                plans.extend([planned] if planned is not None else [])
-                first = statement.position
-            case st.CreateTable() if statement.query is not None:
-                _, insert = create_table_as(session.catalog, session.config, statement)
-                inserts.extend([insert] if insert is not None else [])
-                first = first if first.line else statement.position
-            case _:
-                session.run(statement)
-    if plans and (inserts or queries or len(plans) > 1):
-        raise SqlError(
-            "a compiled plan is a job of its own",
-            expected="one EXECUTE PLAN, and no INSERT or SELECT beside it",
-            got=f"{len(plans)} plans, {len(inserts)} INSERTs and {len(queries)} SELECTs",
-            where=str(first),
-            remedy="put the statements into one STATEMENT SET and compile that, or run the script with "
-            "penstock sql -f, which makes a job of each",
-        )
-    if plans:
-        return plans[0]
-    if queries and (inserts or len(queries) > 1):
-        raise SqlError(
-            "a job is made of INSERTs, or of one SELECT",
-            expected="INSERT INTO statements only, or exactly one SELECT",
-            got=f"{len(inserts)} INSERTs and {len(queries)} SELECTs",
-            where=str(queries[-1].position),
-        )
-    if queries:
-        return session.compile_job(queries[0])
-    if not inserts:
-        raise SqlError(
-            "the script starts no job", expected="INSERT INTO … or SELECT …", got="no such statement"
-        )
-    return session.plan_inserts(inserts, first)

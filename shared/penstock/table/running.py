@@ -17,7 +17,8 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.sql.session import PlannedJob, SqlSession
+    from penstock.sql.results import PlannedJob
+    from penstock.sql.session import SqlSession
     from penstock.table.settings import ExplainDetail
 
 _OK = t.Schema((t.Field("result", t.VarCharType()),))

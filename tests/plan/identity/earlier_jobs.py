@@ -23,7 +23,7 @@ from penstock.api import (
 )
 from penstock.jobgraph import JobGraph
 from penstock.snapshots.manifest import CheckpointManifest, VertexState, encode_manifest
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 from penstock.testing.harness import JobHarness
 from penstock.testing.memory import MemoryTable
 from penstock.types import Batch

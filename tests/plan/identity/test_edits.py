@@ -10,7 +10,7 @@ from penstock.errors import SpecError
 from penstock.jobgraph import JobGraph
 from penstock.snapshots.compatibility import Difference, adopted, check, compare, operators_of
 from penstock.snapshots.footers import OperatorSummary, StateSummary
-from penstock.sql.session import plan_script
+from penstock.sql.scripts import plan_script
 
 TABLES = """
 CREATE TABLE bid (auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, ts TIMESTAMP(3),
