@@ -347,7 +347,7 @@ def test_interval_join(env: Any, collect: Any, parallelism: int) -> None:
     joined = events(env, left).key_by("user").interval_join(events(env, right).key_by("user"))
     joined = joined.between(Time.seconds(-2), Time.seconds(2))
     got = collect(joined.left(), parallelism)
-    assert got[0].names == ("user", "ts", "n", "user0", "ts0", "n0")
+    assert got[0]._fields == ("user", "ts", "n", "user0", "ts0", "n0")
     expected = [(1, 100), (1, 200), (2, None), (3, None)]
     assert sorted(((r.n, r.n0) for r in got), key=str) == sorted(expected, key=str)
     pairs = joined.process(lambda a, b: a.n * b.n, Types.LONG())

@@ -30,4 +30,4 @@ def test_a_package_named_services(tmp_path: Path) -> None:
     penstock = Path(sys.executable).with_name("penstock")
     done = subprocess.run([penstock, "run", program], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split()) == ["+I[119]", "+I[238]"]
+    assert sorted(done.stdout.split()) == ["119", "238"]

@@ -75,7 +75,7 @@ def test_a_cluster_starts_beside_a_package_named_services(wheel: Path, tmp_path:
     run_in = {**os.environ, "PATH": path}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=run_in)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split()) == ["+I[119]", "+I[238]"]
+    assert sorted(done.stdout.split()) == ["119", "238"]
 
 
 def _pip(*arguments: str) -> None:

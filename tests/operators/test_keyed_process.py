@@ -201,7 +201,7 @@ def test_hidden_key_columns_are_no_part_of_the_record() -> None:
 
     class Show:
         def process_element(self, value: Any, ctx: Any) -> Any:
-            assert value.names == ("user", "n")
+            assert value._fields == ("user", "n")
             yield value.user, ctx.get_current_key()
 
     task = subtask(Show(), keyed, keys=((2,),), record_columns=(2,))

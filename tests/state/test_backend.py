@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.snapshots import writing as snap
 from penstock.snapshots.contract import OperatorSnapshot, RestoredState
@@ -297,7 +297,7 @@ class TestTimeToLive:
 
     def test_reading_may_prolong(self, backends: Any) -> None:
         desc = ListStateDescriptor("l", INT)
-        desc.enable_time_to_live(StateTtlConfig(100, UpdateType.ON_READ_AND_WRITE))
+        desc.enable_time_to_live(StateTtlConfig(100, UpdateType.OnReadAndWrite))
         backend = backends.make()
         state = backend.state(desc)
         at(backend, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.errors import SnapshotError
 from penstock.snapshots import writing as snap
 from penstock.snapshots.contract import OperatorSnapshot

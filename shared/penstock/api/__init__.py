@@ -11,37 +11,53 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.api import aggregates as agg
+    from penstock.api.checkpoint_config import (
+        CheckpointConfig,
+        CheckpointingMode,
+        ExternalizedCheckpointRetention,
+    )
     from penstock.api.common import (
         Duration,
+        Instant,
         Row,
         RuntimeExecutionMode,
         Time,
         TimestampAssigner,
         WatermarkStrategy,
     )
+    from penstock.api.configuration import Configuration
     from penstock.api.connected import BroadcastStream, ConnectedStreams
-    from penstock.api.connectors import FileSink, FileSource, HybridSource, NatsSink, NatsSource, Sink, Source
+    from penstock.api.connectors import HybridSource, NatsSink, NatsSource, Sink, Source
     from penstock.api.datastream import DataStream, DataStreamSink
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.execution import JobClient, JobExecutionResult
+    from penstock.api.execution_config import ExecutionConfig
+    from penstock.api.file_system import FileSink, FileSource, OutputFileConfig, RollingPolicy, StreamFormat
     from penstock.api.functions import (
         AggregateFunction,
+        AllWindowFunction,
         BroadcastProcessFunction,
+        CoFlatMapFunction,
         CoMapFunction,
         CoProcessFunction,
         FilterFunction,
         FlatMapFunction,
+        Function,
         KeyedBroadcastProcessFunction,
         KeyedCoProcessFunction,
         KeyedProcessFunction,
         KeySelector,
         MapFunction,
+        Partitioner,
+        ProcessAllWindowFunction,
         ProcessFunction,
         ProcessWindowFunction,
         ReduceFunction,
         WindowFunction,
     )
     from penstock.api.keyed import KeyedStream
+    from penstock.api.results import CloseableIterator
+    from penstock.api.serialization import ByteArraySchema, Encoder, SimpleStringSchema
     from penstock.api.typeinfo import Types
     from penstock.api.user_functions import ScalarFunction, TableFunction, udaf, udf, udtf
     from penstock.api.windowed import WindowedStream
@@ -77,14 +93,22 @@ if TYPE_CHECKING:
         StateTtlConfig,
         ValueStateDescriptor,
     )
+    from penstock.types.batch import RowKind
 
 __all__ = [
     "AggregateFunction",
     "AggregatingStateDescriptor",
+    "AllWindowFunction",
     "BroadcastProcessFunction",
     "BroadcastStream",
+    "ByteArraySchema",
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "CloseableIterator",
+    "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "Configuration",
     "ConnectedStreams",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
@@ -92,14 +116,19 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "Duration",
+    "Encoder",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
+    "ExecutionConfig",
+    "ExternalizedCheckpointRetention",
     "FileSink",
     "FileSource",
     "FilterFunction",
     "FlatMapFunction",
+    "Function",
     "GlobalWindows",
     "HybridSource",
+    "Instant",
     "JobClient",
     "JobExecutionResult",
     "KeySelector",
@@ -113,7 +142,10 @@ __all__ = [
     "NatsSink",
     "NatsSource",
     "NeverTrigger",
+    "OutputFileConfig",
     "OutputTag",
+    "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ProcessingTimeSessionWindows",
@@ -121,16 +153,20 @@ __all__ = [
     "PurgingTrigger",
     "ReduceFunction",
     "ReducingStateDescriptor",
+    "RollingPolicy",
     "Row",
+    "RowKind",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "ScalarFunction",
+    "SimpleStringSchema",
     "Sink",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
     "Source",
     "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "StreamFormat",
     "TableFunction",
     "Time",
     "TimeDomain",
@@ -153,16 +189,21 @@ __all__ = [
 
 #: Where each name is defined. A test holds that this and the imports above say the same.
 _WHERE = {
-    "penstock.api.common": ("Duration", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
-    "penstock.api.connectors": (
-        "FileSink", "FileSource", "HybridSource", "NatsSink", "NatsSource", "Sink", "Source",
-    ),
+    "penstock.api.common": ("Duration", "Instant", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
+    "penstock.api.connectors": ("HybridSource", "NatsSink", "NatsSource", "Sink", "Source"),
     "penstock.api.connected": ("BroadcastStream", "ConnectedStreams"),
+    "penstock.api.checkpoint_config": ("CheckpointConfig", "CheckpointingMode", "ExternalizedCheckpointRetention",),
+    "penstock.api.configuration": ("Configuration",),
+    "penstock.api.execution_config": ("ExecutionConfig",),
+    "penstock.api.file_system": ("FileSink", "FileSource", "OutputFileConfig", "RollingPolicy", "StreamFormat",),
+    "penstock.api.results": ("CloseableIterator",),
+    "penstock.api.serialization": ("ByteArraySchema", "Encoder", "SimpleStringSchema",),
+    "penstock.types.batch": ("RowKind",),
     "penstock.api.datastream": ("DataStream", "DataStreamSink"),
     "penstock.api.environment": ("StreamExecutionEnvironment",),
     "penstock.api.execution": ("JobClient", "JobExecutionResult"),
     "penstock.api.functions": (
-        "AggregateFunction", "BroadcastProcessFunction", "CoMapFunction", "CoProcessFunction",
+        "AggregateFunction", "AllWindowFunction", "CoFlatMapFunction", "Partitioner", "ProcessAllWindowFunction", "Function", "BroadcastProcessFunction", "CoMapFunction", "CoProcessFunction",
         "FilterFunction", "FlatMapFunction", "KeyedBroadcastProcessFunction", "KeyedCoProcessFunction",
         "KeyedProcessFunction", "KeySelector", "MapFunction", "ProcessFunction",
         "ProcessWindowFunction", "ReduceFunction", "WindowFunction",

@@ -7,26 +7,22 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import Row
 from penstock.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-def Row(*values: Any, **named: Any) -> tuple[Any, ...]:
-    """A row: ``Row(1, "a")`` by position, ``Row(id=1, name="a")`` with attributes.
-
-    Args:
-        values: The fields, by position.
-        named: The fields by name, instead.
-
-    Raises:
-        SpecError: Both are given.
-    """
-    if values and named:
-        raise SpecError("a row by position and by name at once", expected="Row(1, 2) or Row(a=1, b=2)")
-    return make_row(tuple(named), named.values()) if named else tuple(values)
+__all__ = [
+    "Duration",
+    "Instant",
+    "Row",
+    "RuntimeExecutionMode",
+    "Time",
+    "TimestampAssigner",
+    "WatermarkStrategy",
+    "duration_us",
+]
 
 
 @dataclass(frozen=True, order=True)
@@ -34,6 +30,11 @@ class Duration:
     """A span of time, whole microseconds."""
 
     us: int
+
+    @classmethod
+    def of_nanos(cls, n: int) -> Duration:
+        """``n`` nanoseconds, cut to whole microseconds."""
+        return cls(n // 1_000)
 
     @classmethod
     def of_millis(cls, n: float) -> Duration:
@@ -72,6 +73,23 @@ class Duration:
 
 #: Flink has both names.
 Time = Duration
+
+
+@dataclass(frozen=True, order=True)
+class Instant:
+    """A point in time: whole ``seconds`` since the epoch, and ``nanos`` of the next one."""
+
+    seconds: int
+    nanos: int
+
+    @classmethod
+    def of_epoch_milli(cls, epoch_milli: int) -> Instant:
+        """The point ``epoch_milli`` milliseconds after the epoch."""
+        return cls(epoch_milli // 1_000, epoch_milli % 1_000 * 1_000_000)
+
+    def to_epoch_milli(self) -> int:
+        """Milliseconds since the epoch; the rest is cut."""
+        return self.seconds * 1_000 + self.nanos // 1_000_000
 
 
 def duration_us(value: Duration | dt.timedelta | int, what: str) -> int:

@@ -16,7 +16,7 @@ from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 def as_schema(schema: Any) -> Schema:
@@ -94,7 +94,14 @@ class Sink(_Table):
         return cls(name, made, texts(options or {}), {}, tuple(primary_key))
 
 
-class _Builder:
+@dataclass(frozen=True)
+class PreparedSink(Sink):
+    """A sink that takes the records of a stream in another form. ``prepare`` makes a stream of that form."""
+
+    prepare: Callable[[Any], Any] = field(kw_only=True)
+
+
+class Builder:
     """Collects options; ``set`` takes any option of the connector."""
 
     _connector = ""
@@ -144,7 +151,7 @@ class _Builder:
         return Source.connector(self._connector, self._schema, self._options, metadata=self._metadata)
 
 
-class _NatsBuilder(_Builder):
+class _NatsBuilder(Builder):
     _connector = "nats"
 
     def set_servers(self, url: str) -> Any:
@@ -176,34 +183,6 @@ class NatsSink:
     def builder() -> _NatsBuilder:
         """A builder; ``build()`` makes the ``Sink``."""
         made = _NatsBuilder()
-        made._make = Sink
-        return made
-
-
-class _FileBuilder(_Builder):
-    _connector = "filesystem"
-
-    def set_path(self, path: str) -> Any:
-        """A file, folder or glob, as a plain path or a URL."""
-        return self.set("path", path)
-
-
-class FileSource:
-    """``FileSource.builder().set_path("in/").set_format("parquet").set_schema(…).build()``."""
-
-    @staticmethod
-    def builder() -> _FileBuilder:
-        """A builder; ``build()`` makes the ``Source``."""
-        return _FileBuilder()
-
-
-class FileSink:
-    """``FileSink.builder().set_path("out/").set_format("parquet").build()``."""
-
-    @staticmethod
-    def builder() -> _FileBuilder:
-        """A builder; ``build()`` makes the ``Sink``."""
-        made = _FileBuilder()
         made._make = Sink
         return made
 

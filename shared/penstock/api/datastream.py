@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.api.common import WatermarkStrategy
-from penstock.api.connectors import Sink
+from penstock.api.connectors import PreparedSink, Sink
 from penstock.api.function_slots import check_function
 from penstock.api.keying import check_key_types, key_columns, of_untyped
 from penstock.api.process_steps import output_schema, policy, process_step
@@ -24,11 +24,13 @@ from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from typing import Self
 
     from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.keyed import KeyedStream
+    from penstock.api.results import CloseableIterator
     from penstock.jobgraph import Partitioning
     from penstock.operators.output_tag import OutputTag
     from penstock.state.descriptors import MapStateDescriptor
@@ -62,12 +64,16 @@ class DataStream:
 
     # -- the step's settings ----------------------------------------------------------------
 
-    def name(self, name: str) -> DataStream:
+    def get_name(self) -> str:
+        """The step's name."""
+        return self._step.name
+
+    def name(self, name: str) -> Self:
         """Name the step as plans and the dashboard show it."""
         self._step.name = name
         return self
 
-    def uid(self, uid: str) -> DataStream:
+    def uid(self, uid: str) -> Self:
         """Name the step's state: a later version of the program finds it by ``uid`` in a savepoint.
 
         Raises:
@@ -75,7 +81,7 @@ class DataStream:
         """
         return self._set("uid", uid)
 
-    def set_parallelism(self, parallelism: int) -> DataStream:
+    def set_parallelism(self, parallelism: int) -> Self:
         """Run the step in ``parallelism`` subtasks.
 
         Raises:
@@ -86,17 +92,17 @@ class DataStream:
             raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
         return self._set("parallelism", parallelism)
 
-    def slot_sharing_group(self, name: str) -> DataStream:
+    def slot_sharing_group(self, name: str) -> Self:
         """Put the step into the slot sharing group ``name``, in slots of its own."""
         return self._set("slot_sharing_group", name)
 
-    def disable_chaining(self) -> DataStream:
+    def disable_chaining(self) -> Self:
         """Do not chain the step with the one before it. A vertex begins here."""
         return self._set("chain", False)
 
     start_new_chain = disable_chaining
 
-    def _set(self, attribute: str, value: Any) -> DataStream:
+    def _set(self, attribute: str, value: Any) -> Self:
         if attribute == "uid":
             step = self._step.stands_for or self._step
             if step.takes_uid:
@@ -263,7 +269,7 @@ class DataStream:
             step = self._with_key(function, key_type or annotated_type(selector[0], "get_key"))
             keys = (len(step.schema) - 1,)
         check_key_types([step.schema.types[k] for k in keys])
-        return self._env.streams.keyed(step, keys, len(self.schema))
+        return self._env.streams.keyed(self._step, step, keys)
 
     def _with_key(self, function: Any, key_type: t.LogicalType | None) -> Transformation:
         type_ = key_type or t.RawType()
@@ -354,7 +360,8 @@ class DataStream:
         Raises:
             SpecError: ``sink`` is no ``Sink``, or the records do not fit its schema.
         """
-        return self._env.add_sink_step(self, self._env.sink_table(self, sink))
+        stream = sink.prepare(self) if isinstance(sink, PreparedSink) else self
+        return self._env.add_sink_step(stream, self._env.sink_table(stream, sink))
 
     def insert_into(self, table: str) -> DataStreamSink:
         """Write the records into ``table``, which ``env.execute_sql("CREATE TABLE …")`` has declared."""
@@ -367,19 +374,31 @@ class DataStream:
     def print(self, sink_identifier: str = "") -> DataStreamSink:
         """Print the records to the standard output of the subtasks (on a cluster: to their log).
 
-        ``sink_identifier``: text before each line.
+        A bare value is printed as it is, a tuple as ``(a,1)``, a row with names as ``+I[a,1]``. ``sink_identifier``:
+        text before each line.
         """
         options = {"print-identifier": sink_identifier} if sink_identifier else {}
-        return self.sink_to(Sink.connector("print", options))
+        return self.sink_to(Sink.connector("print", {**options, "print-style": "record"}))
 
-    def execute_and_collect(self, job_name: str | None = None, limit: int | None = None) -> Iterator[Any]:
-        """Run the job now and yield its records as they come. Closing the iterator cancels the job.
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job now and give its records as they come; with ``limit`` a list of so many at most.
 
         Args:
-            job_name: The job's name.
+            job_execution_name: The job's name.
             limit: End after this many records.
+
+        Returns:
+            An iterator. Closing it, or leaving its ``with`` block, cancels the job.
         """
-        return self._env.collect(self, job_name, limit)
+        return self._env.collect(self, job_execution_name, limit)
 
     def _then(self, step: Transformation) -> DataStream:
         return DataStream(self._env, step)

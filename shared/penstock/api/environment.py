@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.api import execution
 from penstock.api.attached import ends_with_client
-from penstock.api.common import RuntimeExecutionMode, WatermarkStrategy
+from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream, DataStreamSink
+from penstock.api.results import CloseableIterator
 from penstock.api.selectors import column_index, traced
+from penstock.api.settings import Settings
 from penstock.api.sink_casts import implicit_casts
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values
 from penstock.columnar.python_values import columns_of
-from penstock.config import (
-    IDLE_TIMEOUT_MS,
-    PIPELINE_NAME,
-    RUNTIME_MODE,
-    WATERMARK_INTERVAL_MS,
-    check_keys,
-    texts,
-)
+from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
 from penstock.connectors.registry import resolved_options, table_info, validate_table
 from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import InputRef
-from penstock.jobgraph.artifacts import classes_in, ship, with_classes
+from penstock.jobgraph.artifacts import classes_in, with_classes
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.engine import explained
@@ -40,34 +36,16 @@ from penstock.types import logical as t
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.tables import Tables
     from penstock.connectors.base import Connector
     from penstock.jobgraph import JobGraph
     from penstock.plan.engine import SparkSupport
-    from penstock.types.pickling import ClassName
-
-_defaults: dict[str, str] = {}
 
 
-def set_defaults(config: Mapping[str, str], python_path: Iterable[str] = ()) -> None:
-    """Configuration that every new environment begins with (a job spec's, in the planner)."""
-    _defaults.clear()
-    _defaults.update(config)
-    _default_path[:] = list(python_path)
-
-
-_default_path: list[str] = []
-
-
-def defaults() -> tuple[dict[str, str], list[str]]:
-    """The configuration and the folders that every new environment begins with."""
-    return dict(_defaults), list(_default_path)
-
-
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Settings):
     """Builds a job and runs it.
 
     ``configuration``: Flink's keys; values of any kind are written as text. SpecError for an unknown key or a
@@ -75,10 +53,7 @@ class StreamExecutionEnvironment:
     """
 
     def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
-        self.configuration: dict[str, str] = {**_defaults, **texts(configuration or {})}
-        check_keys(self.configuration)
-        self._python_path = list(_default_path)
-        self._classes: list[ClassName] = []
+        super().__init__(configuration)
         self._sinks: list[Transformation] = []
         self._tables: Tables | None = None
         #: Makes the streams of this program, for the streams themselves.
@@ -90,86 +65,6 @@ class StreamExecutionEnvironment:
     ) -> StreamExecutionEnvironment:
         """A new environment; ``configuration`` as in the constructor."""
         return cls(configuration)
-
-    # -- settings ---------------------------------------------------------------------------
-
-    def set(self, key: str, value: Any) -> StreamExecutionEnvironment:
-        """Set the configuration value ``key`` to ``value``.
-
-        Raises:
-            SpecError: The key is unknown (the error names the nearest known one), or the value is malformed.
-        """
-        added = texts({key: value})
-        check_keys(added)
-        self.configuration.update(added)
-        return self
-
-    def configure(self, configuration: Mapping[str, Any]) -> StreamExecutionEnvironment:
-        """Set several configuration values, as ``set`` does."""
-        for key, value in configuration.items():
-            self.set(key, value)
-        return self
-
-    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Run each step in ``parallelism`` subtasks, unless the step has its own.
-
-        Raises:
-            SpecError: ``parallelism`` is below 1.
-        """
-        if parallelism < 1:
-            raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
-        return self.set("parallelism.default", parallelism)
-
-    def get_parallelism(self) -> int:
-        """The number of subtasks of a step that has no parallelism of its own."""
-        return int(self.configuration.get("parallelism.default", "1"))
-
-    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Divide keyed state into ``max_parallelism`` key groups. It bounds the parallelism and cannot change later."""
-        return self.set("pipeline.max-parallelism", max_parallelism)
-
-    def set_runtime_mode(self, mode: str | RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """``STREAMING`` (default): results as they come. ``BATCH``: of bounded input, final results only.
-        ``AUTOMATIC``: ``BATCH`` if every source is bounded."""
-        return self.set("execution.runtime-mode", getattr(mode, "name", mode))
-
-    def set_buffer_timeout(self, timeout_ms: int) -> StreamExecutionEnvironment:
-        """Send what an output has gathered after at most ``timeout_ms`` milliseconds."""
-        return self.set("execution.buffer-timeout", timeout_ms)
-
-    def set_state_backend(self, kind: str) -> StreamExecutionEnvironment:
-        """Keep keyed state in the backend ``kind``: ``hashmap`` (memory), ``leveldb`` (on the local disk, for more
-        than memory holds), an installed package's name, or ``package.module:factory``."""
-        return self.set("state.backend.type", kind)
-
-    def enable_checkpointing(
-        self, interval_ms: int, mode: str = "EXACTLY_ONCE"
-    ) -> StreamExecutionEnvironment:
-        """Take a checkpoint every ``interval_ms`` milliseconds. ``mode``: ``EXACTLY_ONCE`` or ``AT_LEAST_ONCE``."""
-        self.set("execution.checkpointing.interval", interval_ms)
-        return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
-
-    def add_python_file(self, path: str) -> StreamExecutionEnvironment:
-        """Put the folder or zip ``path`` on ``sys.path`` in the slots; it must be there on every task manager.
-
-        What the program imports from it is imported there, too. All other code of the program travels with the job.
-        """
-        self._python_path.append(path)
-        ship(path)
-        return self
-
-    def register_type(self, cls: type) -> StreamExecutionEnvironment:
-        """Ship the class ``cls`` with the job.
-
-        Needed for a class whose instances the job meets (in a savepoint, from a library) although none of its
-        functions names it.
-        """
-        self._classes += classes_in(cls)
-        return self
-
-    def idle_timeout_ms(self) -> int:
-        """After this many ms without rows a split holds no watermark back; 0: never."""
-        return IDLE_TIMEOUT_MS.read(self.configuration)
 
     # -- sources -------------------------------------------------------------------------------
 
@@ -411,13 +306,15 @@ class StreamExecutionEnvironment:
             return None
         return execution.submit(graph, self.configuration)
 
-    def collect(self, stream: DataStream, job_name: str | None, limit: int | None) -> Iterator[Any]:
+    def collect(
+        self, stream: DataStream, job_name: str | None, limit: int | None
+    ) -> CloseableIterator | list[Any]:
         """The records of ``DataStream.execute_and_collect``.
 
         Args:
             stream: The stream.
             job_name: The job's name.
-            limit: End after this many records; None: at the stream's end.
+            limit: A list of so many records at most; None: all of them as they come.
         """
         execution.refuse_when_planning("execute_and_collect()")
         compiler = Compiler()
@@ -429,14 +326,11 @@ class StreamExecutionEnvironment:
         sinks, self._sinks = [*self._sinks, step], []
         graph = ends_with_client(self._plan(sinks, job_name, spark_support()))
         client = execution.submit(graph, self.configuration)
-        rows = client.rows(stream.schema)
-        try:
-            for i, row in enumerate(rows):
-                if limit is not None and i >= limit:
-                    return
-                yield row
-        finally:
-            rows.close()
+        found = CloseableIterator(client.rows(stream.schema), client.abandon)
+        if limit is None:
+            return found
+        with found:
+            return list(itertools.islice(found, limit))
 
     def _take(self, job_name: str | None) -> JobGraph:
         graph = self._plan(self._sinks, job_name, spark_support())

@@ -125,6 +125,13 @@ class JobClient:
         finally:
             self.close()
 
+    def abandon(self) -> None:
+        """Cancel the job, unless it has ended, and close."""
+        try:
+            withdraw(self._client, self._job_id)
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close the connection, and end the embedded cluster if one was started for the job."""
         self._client.close()

@@ -8,16 +8,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.jobgraph.loading import loaded
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
     from penstock.operators.process_context import ProcessContext
     from penstock.operators.user_code import RuntimeContext
     from penstock.operators.window_contexts import WindowContext
 
 
+class _Named:
+    """A class under a name of another class, imported when it is asked for: annotations name it, calls do not.
+
+    ``path``: ``module:name``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return loaded(self._path)
+
+
+_PROCESS_CONTEXT = _Named("penstock.operators.process_context:ProcessContext")
+_WINDOW_CONTEXT = _Named("penstock.operators.window_contexts:WindowContext")
+
+
 class Function:
-    """Base class."""
+    """Base class. ``MapFunction[str, int]`` is ``MapFunction``: the parameters are for the reader."""
+
+    def __class_getitem__(cls, parameters: Any) -> type[Self]:
+        return cls
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once per subtask, before the first record."""
@@ -89,7 +112,7 @@ class AggregateFunction(Function):
 class ProcessFunction(Function):
     """Sees each record with its timestamp and may send to side outputs. Without keys it has no state and no timers."""
 
-    Context = "penstock.operators.process_context.ProcessContext"
+    Context: Any = _PROCESS_CONTEXT
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
         """The records to emit for ``value``: an iterable (or yield them), or None.
@@ -102,6 +125,8 @@ class ProcessFunction(Function):
 class KeyedProcessFunction(ProcessFunction):
     """Process function of a keyed stream: state and timers for each key."""
 
+    OnTimerContext: Any = _PROCESS_CONTEXT
+
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Any] | None:
         """The records to emit when a timer fires that was set for ``timestamp`` (ms since the epoch).
 
@@ -111,6 +136,9 @@ class KeyedProcessFunction(ProcessFunction):
 
 class CoProcessFunction(Function):
     """Process function with two inputs. After ``key_by`` on both, they share one state for each key."""
+
+    Context: Any = _PROCESS_CONTEXT
+    OnTimerContext: Any = _PROCESS_CONTEXT
 
     def process_element1(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
         """The records to emit for ``value`` of the first input. ``ctx``: as in ``ProcessFunction``."""
@@ -140,12 +168,36 @@ class CoMapFunction(Function):
         raise NotImplementedError
 
 
+class CoFlatMapFunction(Function):
+    """Any number of records for one, by two functions: one for each input."""
+
+    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+        """The records for ``value`` of the first input."""
+        raise NotImplementedError
+
+    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+        """The records for ``value`` of the second input."""
+        raise NotImplementedError
+
+
+class Partitioner(Function):
+    """Says which subtask of the next step gets a record: ``DataStream.partition_custom``."""
+
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The number of the subtask for ``key``, from 0 to ``num_partitions - 1``."""
+        raise NotImplementedError
+
+
 class KeyedBroadcastProcessFunction(Function):
     """Process function of a keyed stream and a broadcast stream.
 
     Every subtask gets all records of the second input and keeps what it learns from them in
     ``ctx.get_broadcast_state(descriptor)``.
     """
+
+    Context: Any = _PROCESS_CONTEXT
+    ReadOnlyContext: Any = _PROCESS_CONTEXT
+    OnTimerContext: Any = _PROCESS_CONTEXT
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
         """The records to emit for ``value`` of the keyed input. ``ctx`` may read the broadcast state."""
@@ -164,6 +216,8 @@ BroadcastProcessFunction = KeyedBroadcastProcessFunction
 
 class ProcessWindowFunction(Function):
     """Sees all records of a window when the window fires."""
+
+    Context: Any = _WINDOW_CONTEXT
 
     def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         """The records to emit for the window of ``key`` that fires.
@@ -184,4 +238,25 @@ class WindowFunction(Function):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
         """The records to emit for ``key`` and ``window`` (``start`` and ``end`` in ms), whose records are ``inputs``."""
+        raise NotImplementedError
+
+
+class ProcessAllWindowFunction(Function):
+    """As ``ProcessWindowFunction``, for the windows of a stream without keys (``window_all``)."""
+
+    Context: Any = _WINDOW_CONTEXT
+
+    def process(self, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        """The records to emit for the window that fires. ``context`` and ``elements``: as in ``ProcessWindowFunction``."""
+        raise NotImplementedError
+
+    def clear(self, context: WindowContext) -> None:
+        """The window is over: clear ``context.window_state()``."""
+
+
+class AllWindowFunction(Function):
+    """As ``ProcessAllWindowFunction``, without a context: ``apply``."""
+
+    def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
+        """The records to emit for ``window`` (``start`` and ``end`` in ms), whose records are ``inputs``."""
         raise NotImplementedError

@@ -25,8 +25,8 @@ class IntervalJoin:
     left.time + high]."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
-        left_types = [left._step.schema.types[k].with_nullable(True) for k in left._keys]
-        right_types = [right._step.schema.types[k].with_nullable(True) for k in right._keys]
+        left_types = [left._keyed_step.schema.types[k].with_nullable(True) for k in left._keys]
+        right_types = [right._keyed_step.schema.types[k].with_nullable(True) for k in right._keys]
         if left_types != right_types:
             raise SpecError(
                 "a join of keys of different types",
@@ -65,7 +65,7 @@ class IntervalJoin:
             raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
         left, right = self._left, self._right
         low, high = self._bounds
-        steps = (_with_time_column(left._step), _with_time_column(right._step))
+        steps = (_with_time_column(left._keyed_step), _with_time_column(right._keyed_step))
         left_schema, right_schema = (s.schema for s in steps)
         left_time, right_time = len(left_schema) - 1, len(right_schema) - 1
         others = list(right_schema.fields)
@@ -128,7 +128,7 @@ class _OfPair:
 
 
 def _record(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    from penstock.columnar.python_values import make_row
+    from penstock.columnar.rows import make_row
 
     if names == ("value",):
         return values[0]

@@ -4,50 +4,117 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.process_steps import Input, process_step
+from penstock.api.datastream import DataStream
+from penstock.api.function_slots import check_function
+from penstock.api.functions import Function
+from penstock.api.process_steps import Input, output_schema, process_step
 from penstock.api.selectors import column_index, field_position, is_untyped
+from penstock.api.typeinfo import type_of
 from penstock.api.windows import GlobalWindows
-from penstock.columnar.python_values import is_bare, is_tuple, row_class
+from penstock.columnar.python_values import is_bare, is_tuple
+from penstock.columnar.rows import row_class
+from penstock.errors import UnsupportedError
 from penstock.operators.window_functions import CountTrigger, PurgingTrigger
-from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from penstock.api.connected import BroadcastStream, ConnectedStreams
-    from penstock.api.datastream import DataStream
+    from typing import Self
+
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.joins import IntervalJoin
     from penstock.api.transformations import Transformation
     from penstock.api.windowed import WindowedStream
     from penstock.api.windows import WindowAssigner
     from penstock.types import logical as t
+    from penstock.types.logical import Schema
 
 
-class KeyedStream:
+class KeyedStream(DataStream):
     """A stream by key. Made by ``DataStream.key_by``.
 
-    ``env``: its environment; ``step``: the step that makes it; ``keys``: numbers of the key columns; ``width``:
-    the records are the first so many columns.
+    What a stream without keys has (``map``, ``union``, ``sink_to`` …) it has on its records, without their keys.
+    Settings of a step (``name``, ``uid`` …) belong to the step before ``key_by``.
+
+    ``env``: its environment; ``records``: the step that makes the records; ``step``: the same with the keys;
+    ``keys``: numbers of the key columns of ``step``, which has the records' columns first.
     """
 
     def __init__(
-        self, env: StreamExecutionEnvironment, step: Transformation, keys: tuple[int, ...], width: int
+        self,
+        env: StreamExecutionEnvironment,
+        records: Transformation,
+        step: Transformation,
+        keys: tuple[int, ...],
     ) -> None:
-        self._env = env
-        self._step = step
+        super().__init__(env, records)
+        self._keyed_step = step
         self._keys = keys
-        self._width = width
-
-    @property
-    def schema(self) -> Schema:
-        """Names and types of the records' columns."""
-        return Schema(self._step.schema.fields[: self._width])
+        self._width = len(records.schema)
 
     @property
     def input(self) -> Input:
         """The stream as the input of a process step: step, key columns, width."""
-        return self._step, self._keys, self._width
+        return self._keyed_step, self._keys, self._width
+
+    def name(self, name: str) -> Self:
+        """A keyed stream is no step.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        return self._set("name", name)
+
+    def _set(self, attribute: str, value: Any) -> Self:
+        raise UnsupportedError(
+            f"{attribute} cannot be set on a keyed stream",
+            expected="a step: key_by only says where records meet",
+            remedy="set it on the step before key_by, or on the process, reduce or window step after it",
+        )
 
     # -- functions --------------------------------------------------------------------------
+
+    def map(
+        self,
+        func: Any,
+        output_type: t.LogicalType | None = None,
+        *,
+        batch: bool = False,
+        on_error: str = "fail",
+    ) -> DataStream:
+        """One record for one, as ``DataStream.map``; ``open`` of a ``MapFunction`` may ask for keyed state."""
+        return self._stateful("map", func, output_type, on_error) or super().map(
+            func, output_type, batch=batch, on_error=on_error
+        )
+
+    def flat_map(
+        self,
+        func: Any,
+        output_type: t.LogicalType | None = None,
+        *,
+        batch: bool = False,
+        on_error: str = "fail",
+    ) -> DataStream:
+        """Any number of records for one, as ``DataStream.flat_map``; ``open`` may ask for keyed state."""
+        return self._stateful("flat_map", func, output_type, on_error) or super().flat_map(
+            func, output_type, batch=batch, on_error=on_error
+        )
+
+    def filter(self, func: Any, *, batch: bool = False, on_error: str = "fail") -> DataStream:
+        """The records for which ``func`` is true, as ``DataStream.filter``; ``open`` may ask for keyed state."""
+        return self._stateful("filter", func, type_of(self.schema), on_error) or super().filter(
+            func, batch=batch, on_error=on_error
+        )
+
+    def _stateful(self, kind: str, func: Any, output_type: Any, on_error: str) -> DataStream | None:
+        """The step of a function object that has an ``open`` of its own; None for others, which need no keys."""
+        opener = getattr(type(func), "open", None)
+        if opener is None or opener is Function.open:
+            return None
+        check_function(func, kind)
+        out = self.schema if kind == "filter" else output_schema(func, output_type, kind)
+        return process_step(
+            self._env, [self.input], "process", PerRecord(func, kind), None, on_error,
+            schema=out, name=f"Keyed {kind}",
+        )  # fmt: skip
 
     def process(
         self,
@@ -122,9 +189,28 @@ class KeyedStream:
         """
         return self._env.streams.interval_join(self, other)
 
-    def connect(self, other: DataStream | KeyedStream | BroadcastStream) -> ConnectedStreams:
-        """This stream and ``other`` as the two inputs of one function."""
-        return self._env.streams.connected(self, other)
+
+class PerRecord:
+    """A map, flat map or filter function as a process function of a keyed stream."""
+
+    def __init__(self, function: Any, kind: str) -> None:
+        self.function = function
+        self.kind = kind
+
+    def open(self, runtime_context: Any) -> None:
+        self.function.open(runtime_context)
+        self._call = getattr(self.function, self.kind)
+
+    def close(self) -> None:
+        closer = getattr(self.function, "close", None)
+        if closer is not None:
+            closer()
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        found = self._call(value)
+        if self.kind == "filter":
+            return (value,) if found else ()
+        return (found,) if self.kind == "map" else found
 
 
 class Running:

@@ -20,6 +20,7 @@ from penstock.config import STATE_BACKEND, texts
 from penstock.connectors.filesystem.paths import working_folder
 from penstock.errors import FunctionError, InternalError, PenstockError, SpecError, nested_too_deeply
 from penstock.jobgraph.artifacts import shipping
+from penstock.jobgraph.loading import loaded
 from penstock.messages.cluster import JobSpec
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: File name of the user's source text in tracebacks.
 PROGRAM = "<job>"
+#: Provides PyFlink's module tree; it names what the API has, so it stands above it.
+_PYFLINK = "penstock.compat.pyflink:install"
 
 
 def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
@@ -87,17 +90,18 @@ def _decoded(data: Any) -> JobGraph:
 
 
 def _plan_python(spec: JobSpec, config: dict[str, str]) -> JobGraph:
-    from penstock.api import environment, execution
+    from penstock.api import execution, settings
 
     graphs: list[JobGraph] = []
     execution.record_with(graphs.append)
-    environment.set_defaults(config)
+    settings.set_defaults(config)
+    loaded(_PYFLINK)()
     try:
         with _as_main(spec) as module:
             _run(spec, module)
     finally:
         execution.record_with(None)
-        environment.set_defaults({})
+        settings.set_defaults({})
     if len(graphs) != 1:
         raise SpecError(
             "the program executed no job" if not graphs else "the program executed several jobs",

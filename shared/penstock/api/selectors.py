@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import is_bare, row_class
+from penstock.columnar.python_values import is_bare
+from penstock.columnar.rows import row_class
 from penstock.errors import SpecError, nearest
 from penstock.types.logical import RawType
 
@@ -110,7 +111,7 @@ def field_position(value: Any, field: int | str) -> int | None:
     """Where a tuple, list or row has the field; None: field 0 of a value without fields, which is the value
     itself. TypeError, IndexError when there is no such field."""
     if isinstance(value, (tuple, list)):
-        names: tuple[str, ...] = getattr(type(value), "names", getattr(type(value), "_fields", ()))
+        names: tuple[str, ...] = getattr(type(value), "_names", ()) or getattr(type(value), "_fields", ())
         if isinstance(field, int) and -len(value) <= field < len(value):
             return field % len(value)
         if field in names:

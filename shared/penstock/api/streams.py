@@ -29,9 +29,9 @@ class StreamFactory:
     def plain(self, step: Transformation) -> DataStream:
         return DataStream(self._env, step)
 
-    def keyed(self, step: Transformation, keys: tuple[int, ...], width: int) -> KeyedStream:
-        """``keys``: columns of ``step``; a record is its first ``width`` columns."""
-        return KeyedStream(self._env, step, keys, width)
+    def keyed(self, records: Transformation, step: Transformation, keys: tuple[int, ...]) -> KeyedStream:
+        """``keys``: columns of ``step``, which has the columns of ``records`` first."""
+        return KeyedStream(self._env, records, step, keys)
 
     def windowed(self, keyed: KeyedStream, assigner: WindowAssigner) -> WindowedStream:
         return WindowedStream(keyed, assigner)

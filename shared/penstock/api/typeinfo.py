@@ -234,7 +234,7 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
         columns = [type_of_values(column) for column in zip(*present, strict=True)]
         cls = type(present[0])
         names = (
-            getattr(cls, "names", None)
+            getattr(cls, "_names", None)
             or getattr(cls, "_fields", None)
             or [f"f{i}" for i in range(len(columns))]
         )

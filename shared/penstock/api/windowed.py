@@ -165,7 +165,7 @@ class WindowedStream:
                 expected="event-time windows with the default trigger",
                 remedy="use an AggregateFunction",
             )
-        step, schema = keyed._step, keyed._step.schema
+        step, schema = keyed._keyed_step, keyed._keyed_step.schema
         timed = _with_time_column(step)
         time_index = len(schema)
         calls, fields = [], [schema.fields[k] for k in keyed._keys]
@@ -287,7 +287,9 @@ class WindowedStream:
                 on_error=on_error,  # type: ignore[arg-type]
             )
 
-        step = transform(spec, (keyed._step,), schema, f"Window {kind}", (Hash(keyed._keys),), has_tags=True)
+        step = transform(
+            spec, (keyed._keyed_step,), schema, f"Window {kind}", (Hash(keyed._keys),), has_tags=True
+        )
         return DataStream(keyed._env, step)
 
 

@@ -114,8 +114,9 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
     """The program runs here, as ``python FILE`` would; its jobs run on the cluster."""
     import runpy
 
-    from penstock.api import environment, execution
+    from penstock.api import execution, settings
     from penstock.api.planner import program_lines, program_raised
+    from penstock.compat import pyflink
 
     parallelism = int(config.get("parallelism.default", "1"))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
@@ -125,8 +126,9 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
         except (SyntaxError, ValueError) as err:
             raise program_raised(err, str(file)) from err
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
-        environment.set_defaults(config)
+        settings.set_defaults(config)
         execution.wait_with(_follow)
+        pyflink.install()
         sys.argv = [str(file), *args]
         sys.path.insert(0, str(file.absolute().parent))
         before = execution.submitted()

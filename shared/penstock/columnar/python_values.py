@@ -9,13 +9,13 @@ A record of a stream with the single column ``value`` is the bare value. A recor
 from __future__ import annotations
 
 import types
-from collections import namedtuple
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.columnar.rows import Row, make_row, row_class
 from penstock.errors import FunctionError
 from penstock.functions.python_results import result_of
 from penstock.types import logical as t
@@ -25,7 +25,7 @@ from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.types import Batch, Schema
 
@@ -33,27 +33,7 @@ if TYPE_CHECKING:
 _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthIntervalType)
 
 
-# -- rows ----------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    """The named tuple class of rows with these columns. A name that is no identifier has no attribute."""
-    base: Any = namedtuple("Row", list(names), rename=True)  # type: ignore[misc]  # names of a schema
-
-    def reduce(self: tuple[Any, ...]) -> tuple[Any, ...]:
-        return make_row, (names, tuple(self))
-
-    def as_dict(self: tuple[Any, ...]) -> dict[str, Any]:
-        """Column name → value."""
-        return dict(zip(names, self, strict=True))
-
-    return type("Row", (base,), {"__slots__": (), "__reduce__": reduce, "as_dict": as_dict, "names": names})
-
-
-def make_row(names: tuple[str, ...], values: Iterable[Any]) -> tuple[Any, ...]:
-    """A row of ``values`` with these column names; values are not checked."""
-    return tuple.__new__(row_class(names), values)
+# -- records -------------------------------------------------------------------------------
 
 
 def is_bare(schema: Schema) -> bool:
@@ -92,7 +72,7 @@ def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
     cls = row_class(tuple(schema.names))
 
     def normalize(record: Any) -> Any:
-        return tuple.__new__(cls, record) if type(record) in (tuple, list) else record
+        return tuple.__new__(cls, record) if type(record) in (tuple, list, Row) else record
 
     return normalize
 
@@ -199,7 +179,7 @@ def columns_of(schema: Schema, rows: Sequence[Any], where: str) -> list[Column]:
 def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[Any]:
     """The rows with dictionaries, and rows whose names are in another order, in the schema's order."""
     names = tuple(schema.names)
-    known = {tuple, list, row_class(names)}
+    known = {tuple, list, Row, row_class(names)}
     kinds = set(map(type, rows)) - known
     if not kinds:
         return rows
@@ -208,7 +188,7 @@ def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[An
         if type(row) in known:
             return row
         by_name = row if isinstance(row, dict) else None
-        fields = getattr(type(row), "names", None) or getattr(type(row), "_fields", None)
+        fields = getattr(type(row), "_names", None) or getattr(type(row), "_fields", None)
         if isinstance(row, tuple) and fields and set(fields) == set(names):
             by_name = dict(zip(fields, row, strict=True))
         if by_name is not None:
@@ -353,7 +333,7 @@ def _redact(value: Any) -> str:
         case str() | bytes():
             return f"{value[:2]!r}…({len(value)})" if len(value) > 2 else repr(value)
         case tuple() if hasattr(value, "_fields"):
-            fields = getattr(type(value), "names", value._fields)
+            fields = getattr(type(value), "_names", value._fields)
             return "(" + ", ".join(f"{n}={_redact(v)}" for n, v in zip(fields, value, strict=True)) + ")"
         case dict():
             return "{" + ", ".join(f"{k!r}: {_redact(v)}" for k, v in list(value.items())[:20]) + "}"

@@ -8,21 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.columnar.python_values import is_bare, is_tuple
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.simple import DeclaredConnector
 from penstock.functions.formatting import double_text, float_text
-from penstock.options import Option, OptionSet, boolean, text
+from penstock.options import Option, OptionSet, boolean, choice, text
 from penstock.types import logical as t
 from penstock.types.text import interval_text
 
 if TYPE_CHECKING:
     from penstock.types import Batch
+    from penstock.types.logical import Schema
 
 OPTIONS = OptionSet(
     "connector 'print'",
     [
         Option("print-identifier", text, "", "Put before every line."),
         Option("standard-error", boolean, False, "Write to standard error instead."),
+        Option(
+            "print-style",
+            choice("changelog", "record"),
+            "changelog",
+            "`changelog`: a row with its kind, `+I[1, a]`; `record`: as a stream's `print()` does.",
+        ),
     ],
 )
 
@@ -70,20 +78,50 @@ def _time_text(value: dt.time, *, seconds: bool = False) -> str:
     return value.isoformat("seconds" if seconds or value.second else "minutes")
 
 
+def record_text(record: Any, schema: Schema) -> str:
+    """A record of a stream as a stream's ``print()`` of PyFlink writes it.
+
+    Args:
+        record: As ``Batch.rows`` has it: a tuple of the columns.
+        schema: The stream's columns.
+
+    Returns:
+        A bare value as it is, a tuple ``(a,1)``, a row with names ``+I[a,1]``; what has no declared type as Python's
+        ``str`` says it.
+    """
+    if is_bare(schema):
+        return _value_text(record[0], schema.types[0])
+    if is_tuple(schema):
+        return f"({','.join(map(_value_text, record, schema.types))})"
+    return f"+I[{','.join(map(str, record))}]"
+
+
+def _value_text(value: Any, type_: t.LogicalType) -> str:
+    if isinstance(type_, t.RawType):
+        return str(value)
+    if isinstance(type_, t.RowType) and value is not None:
+        return record_text(tuple(value.values()), t.Schema(type_.fields))
+    return format_value(value, type_)
+
+
 class PrintWriter(SinkWriter):
     def __init__(self, options: dict[str, Any]) -> None:
         self._identifier = options["print-identifier"]
         self._standard_error = options["standard-error"]
+        self._as_records = options["print-style"] == "record"
 
     def write(self, batch: Batch) -> None:
         prefix = self._identifier
         if self.ctx.parallelism > 1:
             prefix = f"{prefix}:{self.ctx.subtask_index + 1}" if prefix else str(self.ctx.subtask_index + 1)
         prefix = f"{prefix}> " if prefix else ""
-        types = batch.schema.types
-        lines = [
-            f"{prefix}{k.short}[{', '.join(map(format_value, row, types))}]\n" for k, row in batch.rows()
-        ]
+        schema, types = batch.schema, batch.schema.types
+        if self._as_records:
+            lines = [f"{prefix}{record_text(row, schema)}\n" for _, row in batch.rows()]
+        else:
+            lines = [
+                f"{prefix}{k.short}[{', '.join(map(format_value, row, types))}]\n" for k, row in batch.rows()
+            ]
         # Looked up now, not at import: the slot redirects its standard output.
         stream = sys.stderr if self._standard_error else sys.stdout
         stream.write("".join(lines))

@@ -18,7 +18,7 @@ import cloudpickle
 
 from penstock.errors import FunctionError
 from penstock.installed import is_installed
-from penstock.jobgraph import CLASSES, FunctionArtifact
+from penstock.jobgraph import CLASSES, FunctionArtifact, module_aliases
 from penstock.types import pickling, user_classes
 
 if TYPE_CHECKING:
@@ -60,15 +60,17 @@ def classes_in(values: Any) -> tuple[ClassName, ...]:
 def with_classes(
     functions: Mapping[str, FunctionArtifact], more: Iterable[ClassName] = ()
 ) -> dict[str, FunctionArtifact]:
-    """``functions`` with a further entry, ``CLASSES``: the definitions of all classes that the entries and
-    ``more`` name.
+    """``functions`` with further entries: ``CLASSES``, the definitions of all classes that the entries and
+    ``more`` name, and those that provide the modules that the program has under other names.
 
-    Without such classes the table is returned as it is. Raises FunctionError if a class cannot be pickled.
+    Without such classes and modules the table is returned as it is. Raises FunctionError if a class cannot be
+    pickled.
     """
+    functions = {**functions, **module_aliases.entries()}
     names = dict.fromkeys([*(name for a in functions.values() for name in a.classes), *more])
     found = {name: cls for name in names if (cls := pickling.classes.find(name)) is not None}
     if not found:
-        return dict(functions)
+        return functions
     while True:
         artifact = make_artifact(found, "a class of the program")
         # Classes that only these classes refer to: their bases, and classes that their methods use.

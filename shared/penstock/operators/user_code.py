@@ -86,9 +86,14 @@ class RuntimeContext:
         """The number of this run of the task, from 1."""
         return self._ctx.attempt
 
-    def get_job_parameter(self, key: str, default: str | None = None) -> str | None:
-        """The configuration value ``key``, or ``default``. Your own keys begin with ``user.``."""
-        return self._ctx.config.get(key, default)
+    def get_task_name_with_subtasks(self) -> str:
+        """The operator's name, with the number of the subtask from 1 and the parallelism: ``Map (1/4)``."""
+        return f"{self._ctx.name} ({self._ctx.subtask_index + 1}/{self._ctx.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
+        """The configuration value ``user.KEY``, else the configuration value ``key``, else ``default_value``."""
+        config = self._ctx.config
+        return config.get(f"user.{key}", config.get(key, default_value))
 
     def get_metrics_group(self) -> UserMetrics:
         """Counters, meters and gauges of this function."""

@@ -10,6 +10,8 @@ from penstock.operators.window_functions import GLOBAL_END, GlobalWindow, TimeWi
 from penstock.state.states import MergingState
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from penstock.operators.keyed_window import KeyedWindowOperator
 
 #: (start, end) in µs.
@@ -31,6 +33,10 @@ class _Context:
 
     def __init__(self, operator: KeyedWindowOperator) -> None:
         self._operator = operator
+
+    def __class_getitem__(cls, parameters: Any) -> type[Self]:
+        """``Context[TimeWindow]`` is the class: the parameters are for the reader."""
+        return cls
 
     def current_watermark(self) -> int:
         """ms"""

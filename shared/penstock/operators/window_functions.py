@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import SpecError, UnsupportedError
+from penstock.jobgraph.loading import loaded
 from penstock.state.descriptors import ReducingStateDescriptor
 from penstock.types.logical import BigIntType
 
@@ -28,6 +29,22 @@ class TimeWindow(NamedTuple):
 
     start: int
     end: int
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Whether this window and ``other`` overlap or touch."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """The smallest window that holds this one and ``other``."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """Where the window of ``window_size`` begins that ``timestamp`` falls into; all in ms.
+
+        ``offset``: how far windows are shifted from multiples of ``window_size``.
+        """
+        return timestamp - (timestamp - offset) % window_size
 
     def max_timestamp(self) -> int:
         """The last event time in the window, ms."""
@@ -56,6 +73,16 @@ class WindowCall:
     trigger: Trigger | None = None
 
 
+class _Context:
+    """A class of the contexts' module under the trigger's name, for annotations; found when it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._path = f"penstock.operators.window_contexts:{name}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return loaded(self._path)
+
+
 class TriggerResult(enum.Enum):
     """What a window does: give results (FIRE), forget its elements (PURGE), both, or nothing (CONTINUE)."""
 
@@ -69,6 +96,14 @@ class TriggerResult(enum.Enum):
         """Whether the window gives results."""
         return self.value[0]
 
+    def is_fire(self) -> bool:
+        """``fires``, under Flink's name."""
+        return self.fires
+
+    def is_purge(self) -> bool:
+        """``purges``, under Flink's name."""
+        return self.purges
+
     @property
     def purges(self) -> bool:
         """Whether the window forgets its elements."""
@@ -79,7 +114,14 @@ class Trigger:
     """Says when a window gives results.
 
     ``ctx`` of each method is a ``TriggerContext``: times in ms, timers, and the state of this key and window.
+    ``Trigger[tuple, TimeWindow]`` is ``Trigger``: the parameters are for the reader.
     """
+
+    TriggerContext: Any = _Context("TriggerContext")
+    OnMergeContext: Any = _Context("OnMergeContext")
+
+    def __class_getitem__(cls, parameters: Any) -> type[Self]:
+        return cls
 
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
         """Called for each ``element`` of ``window``; ``timestamp``: its event time, ms. ``ctx``: see ``Trigger``."""

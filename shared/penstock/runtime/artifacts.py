@@ -13,6 +13,7 @@ import msgspec
 from penstock.errors import FunctionError, InternalError, nearest
 from penstock.functions.function_table import FunctionTable
 from penstock.jobgraph import CLASSES
+from penstock.jobgraph.module_aliases import BEFORE
 from penstock.runtime.pandas_probe import use_pandas_if_imported
 from penstock.types import pickling
 
@@ -65,7 +66,7 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
                 expected=", ".join(sorted(graph.functions)) or "an entry of its function table",
                 remedy=nearest(name, graph.functions),
             )
-        if name != CLASSES:
+        if name != CLASSES and not name.startswith(BEFORE):
             pickling.classes.load()
         try:
             loaded = _load(artifact, data.get(name))
@@ -78,6 +79,9 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
         use_pandas_if_imported()
         return loaded
 
+    for name in graph.functions:
+        if name.startswith(BEFORE):
+            load(name)()
     if CLASSES in graph.functions:
         pickling.classes.use(lambda: load(CLASSES))
     artifacts = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.types import logical as t
 from penstock.types import pickling
 

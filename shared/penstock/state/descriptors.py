@@ -5,40 +5,26 @@ Types are given as ``Types.LONG()`` … (a ``LogicalType``). ``penstock.api`` ex
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
+from penstock.state.ttl_config import StateTtlConfig, UpdateType
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
-
-class UpdateType(enum.Enum):
-    """When the clock of a value starts anew."""
-
-    ON_CREATE_AND_WRITE = "OnCreateAndWrite"
-    ON_READ_AND_WRITE = "OnReadAndWrite"
-
-
-@dataclass(frozen=True, slots=True)
-class StateTtlConfig:
-    """Time to live of state, in processing time.
-
-    A value that was not written for ``ttl_ms`` milliseconds is never returned, and is dropped when it is touched or at
-    a snapshot. With ``update_type`` ``ON_READ_AND_WRITE`` reading a value extends its life too. SpecError if ``ttl_ms``
-    is not above 0.
-    """
-
-    ttl_ms: int
-    update_type: UpdateType = UpdateType.ON_CREATE_AND_WRITE
-
-    def __post_init__(self) -> None:
-        if self.ttl_ms <= 0:
-            raise SpecError("not a time to live", expected="ttl_ms > 0", got=str(self.ttl_ms))
+__all__ = [
+    "AggregatingStateDescriptor",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "UpdateType",
+    "ValueStateDescriptor",
+]
 
 
 class StateDescriptor:
@@ -103,24 +89,34 @@ class StateDescriptor:
         """Type of the one live value of a key."""
         return self.type
 
-    def enable_time_to_live(self, config: StateTtlConfig) -> None:
-        """Let values expire by ``config``."""
-        self.ttl = config
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let values expire by ``ttl_config``."""
+        self.ttl = ttl_config if ttl_config.is_enabled() else None
+
+    def get_name(self) -> str:
+        """The state's name."""
+        return self.name
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type})"
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value for each key."""
+    """One value for each key; ``value_type_info`` is its type."""
 
     kind = "value"
 
+    def __init__(self, name: str, value_type_info: t.LogicalType) -> None:
+        super().__init__(name, value_type_info)
+
 
 class ListStateDescriptor(StateDescriptor):
-    """A list for each key; ``type_`` is the type of an element."""
+    """A list for each key; ``elem_type_info`` is the type of an element."""
 
     kind = "list"
+
+    def __init__(self, name: str, elem_type_info: t.LogicalType) -> None:
+        super().__init__(name, elem_type_info)
 
     @property
     def stored_type(self) -> t.LogicalType:
@@ -130,16 +126,17 @@ class ListStateDescriptor(StateDescriptor):
 class MapStateDescriptor(StateDescriptor):
     """A map for each key.
 
-    ``name`` is unique in the operator; ``key_type`` and ``value_type`` are the types of an entry. SpecError without types.
+    ``name`` is unique in the operator; ``key_type_info`` and ``value_type_info`` are the types of an entry. SpecError
+    without types.
     """
 
     kind = "map"
 
-    def __init__(self, name: str, key_type: t.LogicalType, value_type: t.LogicalType) -> None:
-        super().__init__(name, value_type)
-        if not isinstance(key_type, t.LOGICAL_TYPES):
+    def __init__(self, name: str, key_type_info: t.LogicalType, value_type_info: t.LogicalType) -> None:
+        super().__init__(name, value_type_info)
+        if not isinstance(key_type_info, t.LOGICAL_TYPES):
             raise SpecError(f"map state '{name}' has no key type", expected="e.g. Types.STRING()")
-        self.key_type = key_type
+        self.key_type = key_type_info
 
     @property
     def stored_type(self) -> t.LogicalType:
@@ -149,25 +146,34 @@ class MapStateDescriptor(StateDescriptor):
 class ReducingStateDescriptor(StateDescriptor):
     """One value for each key, combined from all values added to it.
 
-    ``name`` is unique in the operator; ``reduce(a, b)`` is a function, or an object with a ``reduce`` method; ``type_``
-    is the type of a value.
+    ``name`` is unique in the operator; ``reduce_function(a, b)`` is a function, or an object with a ``reduce`` method;
+    ``type_info`` is the type of a value.
     """
 
     kind = "reducing"
 
-    def __init__(self, name: str, reduce: Any, type_: t.LogicalType) -> None:
-        super().__init__(name, type_)
-        self.reduce: Callable[[Any, Any], Any] = getattr(reduce, "reduce", reduce)
+    def __init__(self, name: str, reduce_function: Any, type_info: t.LogicalType) -> None:
+        super().__init__(name, type_info)
+        self.reduce: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
+
+    def get_reduce_function(self) -> Any:
+        """The function that combines two values."""
+        return self.reduce
 
 
 class AggregatingStateDescriptor(StateDescriptor):
     """An accumulator for each key.
 
-    ``name`` is unique in the operator; ``aggregate`` is an ``AggregateFunction``; ``type_`` is the accumulator's type.
+    ``name`` is unique in the operator; ``agg_function`` is an ``AggregateFunction``; ``state_type_info`` is the
+    accumulator's type.
     """
 
     kind = "aggregating"
 
-    def __init__(self, name: str, aggregate: Any, type_: t.LogicalType) -> None:
-        super().__init__(name, type_)
-        self.aggregate = aggregate
+    def __init__(self, name: str, agg_function: Any, state_type_info: t.LogicalType) -> None:
+        super().__init__(name, state_type_info)
+        self.aggregate = agg_function
+
+    def get_agg_function(self) -> Any:
+        """The ``AggregateFunction``."""
+        return self.aggregate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.errors import SpecError
 from penstock.types import logical as t
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.environment import defaults
+from penstock.api.settings import defaults
 from penstock.errors import SpecError, SqlError
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import row_class, to_python
+from penstock.columnar.python_values import to_python
+from penstock.columnar.rows import row_class
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class _Kind:
 
 @lru_cache(maxsize=1024)
 def _result_class(names: tuple[str, ...]) -> type[Any]:
-    return type("Row", (row_class(names), _Kind), {"names": names})
+    return type("Row", (_Kind, row_class(names)), {})
 
 
 def result_row(names: tuple[str, ...], values: Iterable[Any], kind: int) -> Any:

@@ -29,6 +29,12 @@ def _positive(value: str) -> int:
     return number
 
 
+def _name_part(value: str) -> str:
+    if "/" in value or (value[:1] in (".", "_") and len(value) == 1):
+        raise SpecError("not a part of a file's name", expected="a text without '/'", got=repr(value))
+    return value
+
+
 OPTIONS = OptionSet(
     "connector 'filesystem'",
     [
@@ -36,6 +42,8 @@ OPTIONS = OptionSet(
         Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
         Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
         Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
+        Option("sink.part-prefix", _name_part, "part", "Begins the names of files.", role="sink"),
+        Option("sink.part-suffix", _name_part, "", "Ends the names of files; without one the format does, '.parquet'.", role="sink"),
         Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),
         Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time; the file that waits longest is closed for another.", role="sink"),
         Option("sink.static-partition", text, None, "What INSERT OVERWRITE … PARTITION sets: a JSON list of the partition's values.", role="sink"),

@@ -219,9 +219,10 @@ class FileSink(SinkWriter):
         except Exception as err:
             cut.done.set_exception(_describe(err, self._folder))
             raise
-        extension = get_format(self._format).extension
+        begin = self._options["sink.part-prefix"]
+        end = self._options["sink.part-suffix"] or f".{get_format(self._format).extension}"
         for n, pending in enumerate(self._closed):
-            name = f"part-{self._tag}-{self.ctx.subtask_index}-{cut.checkpoint_id}-{n}.{extension}"
+            name = f"{begin}-{self._tag}-{self.ctx.subtask_index}-{cut.checkpoint_id}-{n}{end}"
             names = (pending.folder, name) if pending.folder else (name,)
             final = join(self._folder, *names)
             self._uncommitted.append(PendingFile(cut.checkpoint_id, pending.path, final))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.errors import PenstockError, SpecError
 from penstock.formats.api import FileContext, FormatContext
 from penstock.testing.conformance.base import Conformance, refusal

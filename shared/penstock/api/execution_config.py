@@ -1,0 +1,82 @@
+"""``ExecutionConfig``: how a job is executed, as settings of an environment under Flink's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import WATERMARK_INTERVAL_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.api.settings import Settings
+
+#: Own keys of a program begin so; ``RuntimeContext.get_job_parameter`` reads them.
+PARAMETERS = "user."
+
+
+class ExecutionConfig:
+    """How a job is executed. Made by ``StreamExecutionEnvironment.get_config``; ``env``: its settings."""
+
+    def __init__(self, env: Settings) -> None:
+        self._env = env
+
+    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        """Run each step in ``parallelism`` subtasks, unless the step has its own."""
+        self._env.set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """The number of subtasks of a step that has no parallelism of its own."""
+        return self._env.get_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        """Divide keyed state into ``max_parallelism`` key groups."""
+        self._env.set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups; -1 while none is set."""
+        return self._env.get_max_parallelism()
+
+    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
+        """Make watermarks every ``interval`` ms."""
+        self._env.set(WATERMARK_INTERVAL_MS.key, interval)
+        return self
+
+    def get_auto_watermark_interval(self) -> int:
+        """Time between two watermarks of a source, ms."""
+        return WATERMARK_INTERVAL_MS.read(self._env.configuration)
+
+    def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
+        """Values that functions read with ``RuntimeContext.get_job_parameter``: ``global_job_parameters_dict``."""
+        for key, value in global_job_parameters_dict.items():
+            self._env.set(f"{PARAMETERS}{key}", value)
+        return self
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        """What ``set_global_job_parameters`` has set."""
+        found = self._env.configuration
+        return {k.removeprefix(PARAMETERS): v for k, v in found.items() if k.startswith(PARAMETERS)}
+
+    def enable_object_reuse(self) -> ExecutionConfig:
+        """Nothing to do: chained functions get each other's records as they are."""
+        return self
+
+    def is_object_reuse_enabled(self) -> bool:
+        """True."""
+        return True
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        """Nothing to do: a function travels with what it uses."""
+        return self
+
+    disable_closure_cleaner = enable_closure_cleaner
+
+    def enable_generic_types(self) -> ExecutionConfig:
+        """Nothing to do: records without a declared type may be any Python value."""
+        return self
+
+    def has_generic_types_disabled(self) -> bool:
+        """False."""
+        return False

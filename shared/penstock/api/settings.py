@@ -1,0 +1,206 @@
+"""The settings of an environment: configuration values by methods with Flink's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.checkpoint_config import CheckpointConfig, CheckpointingMode
+from penstock.api.execution_config import ExecutionConfig
+from penstock.api.jars import refuse_foreign_jar
+from penstock.config import (
+    BUFFER_TIMEOUT_MS,
+    IDLE_TIMEOUT_MS,
+    OBJECT_REUSE_CHAINING,
+    SAVEPOINT_DIR,
+    check_keys,
+    texts,
+)
+from penstock.errors import SpecError
+from penstock.jobgraph.artifacts import classes_in, ship
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from penstock.api.common import RuntimeExecutionMode
+    from penstock.types.pickling import ClassName
+
+_defaults: dict[str, str] = {}
+
+
+def set_defaults(config: Mapping[str, str], python_path: Iterable[str] = ()) -> None:
+    """Configuration that every new environment begins with (a job spec's, in the planner)."""
+    _defaults.clear()
+    _defaults.update(config)
+    _default_path[:] = list(python_path)
+
+
+_default_path: list[str] = []
+
+
+def defaults() -> tuple[dict[str, str], list[str]]:
+    """The configuration and the folders that every new environment begins with."""
+    return dict(_defaults), list(_default_path)
+
+
+class Settings:
+    """What ``StreamExecutionEnvironment`` has of configuration. ``configuration``: values to begin with, of any kind.
+
+    Raises:
+        SpecError: A key is unknown, or a value malformed.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
+        self.configuration: dict[str, str] = {**_defaults, **texts(configuration or {})}
+        check_keys(self.configuration)
+        self._python_path = list(_default_path)
+        self._classes: list[ClassName] = []
+
+    def set(self, key: str, value: Any) -> Self:
+        """Set the configuration value ``key`` to ``value``.
+
+        Raises:
+            SpecError: The key is unknown (the error names the nearest known one), or the value is malformed.
+        """
+        added = texts({key: value})
+        check_keys(added)
+        self.configuration.update(added)
+        return self
+
+    def configure(self, configuration: Mapping[str, Any]) -> Self:
+        """Set several configuration values, as ``set`` does."""
+        for key, value in configuration.items():
+            self.set(key, value)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Run each step in ``parallelism`` subtasks, unless the step has its own.
+
+        Raises:
+            SpecError: ``parallelism`` is below 1.
+        """
+        if parallelism < 1:
+            raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
+        return self.set("parallelism.default", parallelism)
+
+    def get_parallelism(self) -> int:
+        """The number of subtasks of a step that has no parallelism of its own."""
+        return int(self.configuration.get("parallelism.default", "1"))
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Divide keyed state into ``max_parallelism`` key groups. It bounds the parallelism and cannot change later."""
+        return self.set("pipeline.max-parallelism", max_parallelism)
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups; -1 while none is set."""
+        return int(self.configuration.get("pipeline.max-parallelism", "-1"))
+
+    def set_runtime_mode(self, execution_mode: str | RuntimeExecutionMode) -> Self:
+        """When results are emitted.
+
+        Args:
+            execution_mode: ``STREAMING`` (default): results as they come. ``BATCH``: of bounded input, final results
+                only. ``AUTOMATIC``: ``BATCH`` if every source is bounded.
+        """
+        return self.set("execution.runtime-mode", getattr(execution_mode, "name", execution_mode))
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Send what an output has gathered after at most ``timeout_millis`` milliseconds."""
+        return self.set("execution.buffer-timeout", timeout_millis)
+
+    def get_buffer_timeout(self) -> int:
+        """The longest time that an output gathers rows, ms."""
+        return BUFFER_TIMEOUT_MS.read(self.configuration)
+
+    def disable_operator_chaining(self) -> Self:
+        """Make a vertex of every operator."""
+        return self.set(OBJECT_REUSE_CHAINING.key, False)
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators of equal parallelism are chained into one vertex."""
+        return OBJECT_REUSE_CHAINING.read(self.configuration)
+
+    def get_config(self) -> ExecutionConfig:
+        """Settings of how the job is executed, under Flink's names."""
+        return ExecutionConfig(self)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Settings of how checkpoints are taken, under Flink's names."""
+        return CheckpointConfig(self)
+
+    def get_checkpoint_interval(self) -> int:
+        """Time between two checkpoints, ms; -1 for none."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """What a record counts after a restart."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    get_checkpointing_consistency_mode = get_checkpointing_mode
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake records when channels are full."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """False: there are no iterations, for which Flink has it."""
+        return False
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        """Write savepoints to ``directory`` if nothing else is said when one is taken."""
+        return self.set(SAVEPOINT_DIR.key, directory)
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints go if nothing else is said."""
+        return self.configuration.get(SAVEPOINT_DIR.key)
+
+    def set_state_backend(self, kind: str) -> Self:
+        """Keep keyed state in the backend ``kind``: ``hashmap`` (memory), ``leveldb`` (on the local disk, for more
+        than memory holds), an installed package's name, or ``package.module:factory``."""
+        return self.set("state.backend.type", kind)
+
+    def enable_checkpointing(
+        self, interval: int, mode: str | CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    ) -> Self:
+        """Take a checkpoint every ``interval`` milliseconds. ``mode``: ``EXACTLY_ONCE`` or ``AT_LEAST_ONCE``."""
+        self.set("execution.checkpointing.interval", interval)
+        return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
+
+    def add_python_file(self, file_path: str) -> Self:
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager.
+
+        What the program imports from it is imported there, too. All other code of the program travels with the job.
+        """
+        self._python_path.append(file_path)
+        ship(file_path)
+        return self
+
+    def add_jars(self, *jars_path: str) -> Self:
+        """Flink's way to bring a connector written in Java.
+
+        A connector that Penstock has itself needs no JAR: a JAR whose name is that of such a connector
+        (``flink-sql-connector-kafka-…``) is left out.
+
+        Raises:
+            UnsupportedError: A JAR is of anything else.
+        """
+        for path in jars_path:
+            refuse_foreign_jar(path)
+        return self
+
+    def add_classpaths(self, *classpaths: str) -> Self:
+        """As ``add_jars``, by URL. ``classpaths``: as there."""
+        return self.add_jars(*classpaths)
+
+    def register_type(self, cls: type) -> Self:
+        """Ship the class ``cls`` with the job.
+
+        Needed for a class whose instances the job meets (in a savepoint, from a library) although none of its
+        functions names it.
+        """
+        self._classes += classes_in(cls)
+        return self
+
+    def idle_timeout_ms(self) -> int:
+        """After this many ms without rows a split holds no watermark back; 0: never."""
+        return IDLE_TIMEOUT_MS.read(self.configuration)

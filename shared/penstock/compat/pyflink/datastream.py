@@ -1,0 +1,47 @@
+"""The names of ``pyflink.datastream`` and its modules, connectors and formats excepted."""
+
+from __future__ import annotations
+
+from penstock.compat.pyflink.names import finder
+
+_WHERE = {
+    "penstock.api": (
+        "AggregateFunction", "AggregatingStateDescriptor", "BroadcastProcessFunction", "BroadcastStream",
+        "CoMapFunction", "CoProcessFunction", "ConnectedStreams", "BroadcastConnectedStream=ConnectedStreams",
+        "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "DataStream",
+        "DataStreamSink", "EventTimeSessionWindows", "EventTimeTrigger", "FilterFunction", "FlatMapFunction",
+        "GlobalWindows", "KeySelector", "KeyedBroadcastProcessFunction", "KeyedCoProcessFunction",
+        "KeyedProcessFunction", "KeyedStream", "ListStateDescriptor", "MapFunction", "MapStateDescriptor",
+        "NeverTrigger", "OutputTag", "ProcessFunction", "ProcessWindowFunction", "ProcessingTimeSessionWindows",
+        "ProcessingTimeTrigger", "PurgingTrigger", "ReduceFunction", "ReducingStateDescriptor", "RuntimeContext",
+        "RuntimeExecutionMode", "SlidingEventTimeWindows", "SlidingProcessingTimeWindows",
+        "StreamExecutionEnvironment", "TimeDomain", "TimeWindow", "Trigger", "TriggerResult",
+        "TumblingEventTimeWindows", "TumblingProcessingTimeWindows", "ValueStateDescriptor", "WindowFunction",
+        "WindowedStream", "StateTtlConfig", "Types", "WatermarkStrategy", "Time",
+    ),
+    "penstock.api.checkpoint_config": (
+        "CheckpointConfig", "CheckpointingMode", "ExternalizedCheckpointRetention",
+    ),
+    "penstock.api.functions": (
+        "AllWindowFunction", "CoFlatMapFunction", "Function", "Partitioner", "ProcessAllWindowFunction",
+    ),
+    "penstock.api.results": ("CloseableIterator",),
+    "penstock.operators.process_context": ("TimerService",),
+    "penstock.operators.window_functions": ("GlobalWindow",),
+}  # fmt: skip
+_JAVA = "it wraps an object of Java, and there is no Java here"
+_ABSENT = {
+    "SourceFunction": (
+        _JAVA,
+        "read with Source.connector(…) or a connector of pyflink.datastream.connectors",
+    ),
+    "SinkFunction": (_JAVA, "write with Sink.connector(…) or a connector of pyflink.datastream.connectors"),
+    "CustomStateBackend": (_JAVA, "set state.backend.type to 'package.module:factory'"),
+    "CustomCheckpointStorage": (_JAVA, "set execution.checkpointing.dir"),
+}
+
+__getattr__, __all__ = finder(__name__, _WHERE, _ABSENT)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,68 @@
+"""Which of our modules has the names of each of PyFlink's."""
+
+from __future__ import annotations
+
+_COMMON = "penstock.compat.pyflink.common"
+_DATASTREAM = "penstock.compat.pyflink.datastream"
+_CONNECTORS = "penstock.compat.pyflink.connectors"
+_FORMATS = "penstock.compat.pyflink.formats"
+
+#: PyFlink's module → ours.
+MODULES = {
+    "pyflink": "penstock.compat.pyflink.root",
+    "pyflink.version": "penstock.compat.pyflink.root",
+    "pyflink.common": _COMMON,
+    "pyflink.common.completable_future": _COMMON,
+    "pyflink.common.config_options": _COMMON,
+    "pyflink.common.configuration": _COMMON,
+    "pyflink.common.execution_config": _COMMON,
+    "pyflink.common.execution_mode": _COMMON,
+    "pyflink.common.job_client": _COMMON,
+    "pyflink.common.job_execution_result": _COMMON,
+    "pyflink.common.job_id": _COMMON,
+    "pyflink.common.job_status": _COMMON,
+    "pyflink.common.restart_strategy": _COMMON,
+    "pyflink.common.serialization": _COMMON,
+    "pyflink.common.serializer": _COMMON,
+    "pyflink.common.time": _COMMON,
+    "pyflink.common.typeinfo": _COMMON,
+    "pyflink.common.types": _COMMON,
+    "pyflink.common.watermark_strategy": _COMMON,
+    "pyflink.datastream": _DATASTREAM,
+    "pyflink.datastream.async_data_stream": _DATASTREAM,
+    "pyflink.datastream.async_retry_predicates": _DATASTREAM,
+    "pyflink.datastream.async_retry_strategies": _DATASTREAM,
+    "pyflink.datastream.checkpoint_config": _DATASTREAM,
+    "pyflink.datastream.checkpoint_storage": _DATASTREAM,
+    "pyflink.datastream.checkpointing_mode": _DATASTREAM,
+    "pyflink.datastream.data_stream": _DATASTREAM,
+    "pyflink.datastream.execution_mode": _DATASTREAM,
+    "pyflink.datastream.externalized_checkpoint_retention": _DATASTREAM,
+    "pyflink.datastream.functions": _DATASTREAM,
+    "pyflink.datastream.output_tag": _DATASTREAM,
+    "pyflink.datastream.slot_sharing_group": _DATASTREAM,
+    "pyflink.datastream.state": _DATASTREAM,
+    "pyflink.datastream.state_backend": _DATASTREAM,
+    "pyflink.datastream.stream_execution_environment": _DATASTREAM,
+    "pyflink.datastream.time_domain": _DATASTREAM,
+    "pyflink.datastream.timerservice": _DATASTREAM,
+    "pyflink.datastream.window": _DATASTREAM,
+    "pyflink.datastream.connectors": _CONNECTORS,
+    "pyflink.datastream.connectors.base": _CONNECTORS,
+    "pyflink.datastream.connectors.cassandra": _CONNECTORS,
+    "pyflink.datastream.connectors.elasticsearch": _CONNECTORS,
+    "pyflink.datastream.connectors.file_system": _CONNECTORS,
+    "pyflink.datastream.connectors.hybrid_source": _CONNECTORS,
+    "pyflink.datastream.connectors.jdbc": _CONNECTORS,
+    "pyflink.datastream.connectors.kafka": _CONNECTORS,
+    "pyflink.datastream.connectors.kinesis": _CONNECTORS,
+    "pyflink.datastream.connectors.number_seq": _CONNECTORS,
+    "pyflink.datastream.connectors.pulsar": _CONNECTORS,
+    "pyflink.datastream.connectors.rabbitmq": _CONNECTORS,
+    "pyflink.datastream.formats": _FORMATS,
+    "pyflink.datastream.formats.avro": _FORMATS,
+    "pyflink.datastream.formats.csv": _FORMATS,
+    "pyflink.datastream.formats.json": _FORMATS,
+    "pyflink.datastream.formats.orc": _FORMATS,
+    "pyflink.datastream.formats.parquet": _FORMATS,
+}
