@@ -15,7 +15,14 @@ from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobDetails, JobOverview
 from penstock.messages.job_master import CancelJob, ClientHeartbeat, RequestJobDetails, TriggerSavepoint
 from penstock.messages.resource_manager import ClusterOverview, RequestClusterOverview
-from penstock.messages.task_manager import LogFiles, LogPiece, RequestLogFiles, RequestLogPiece
+from penstock.messages.task_manager import (
+    LogFiles,
+    LogPiece,
+    RequestLogFiles,
+    RequestLogPiece,
+    RequestThreadStacks,
+    ThreadStacks,
+)
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 
 if TYPE_CHECKING:
@@ -159,6 +166,13 @@ class JobDirectory:
         """BrokerError if the task manager does not answer; SpecError if it has no such file."""
         message = RequestLogPiece(name=name, offset=offset)
         reply: LogPiece = await self._from_taskmanager(taskmanager_id, message, LogPiece)
+        return reply
+
+    async def thread_stacks(self, taskmanager_id: str) -> ThreadStacks:
+        """BrokerError if the task manager does not answer."""
+        reply: ThreadStacks = await self._from_taskmanager(
+            taskmanager_id, RequestThreadStacks(), ThreadStacks
+        )
         return reply
 
     async def _from_taskmanager(self, taskmanager_id: str, message: Any, reply_type: Any) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import SpecError
 from penstock.messages.cluster import JobSpec
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch, post
-from penstock_services.dispatcher.http import body_of, number_of
+from penstock_services.dispatcher.http import ForbiddenError, body_of, number_of
 from penstock_services.dispatcher.spec import parse_spec
 from penstock_services.dispatcher.views import configuration, exceptions, jobs, results
 from penstock_services.dispatcher.views.common import Empty, Shape
@@ -71,8 +71,7 @@ class JobApi:
             get(job, self._of_job(jobs.job), jobs.Job),
             patch(job, self._cancel, Empty, **cancel),
             # Where a proxy allows no PATCH, Flink's dashboard cancels so.
-            get(f"{job}/yarn-cancel", self._cancel, Empty, status=202),
-            get(f"{job}/yarn-stop", self._cancel, Empty, status=202),
+            get(f"{job}/yarn-cancel", self._cancel_by_get, Empty, status=202),
             patch(f"{job}/clientHeartbeat", self._client_heartbeat, Empty, status=202, takes=ClientAlive),
             get(
                 f"{job}/config",
@@ -139,6 +138,15 @@ class JobApi:
             raise SpecError("unknown mode", expected="mode=cancel", got=repr(mode), where="query 'mode'")
         await self._directory.cancel(request.path_params["job"])
         return Empty()
+
+    async def _cancel_by_get(self, request: Request) -> Empty:
+        """A page of another site can make a browser GET what it likes; the browser says so."""
+        sender = request.headers.get("sec-fetch-site", "none")
+        if sender not in ("none", "same-origin"):
+            raise ForbiddenError(
+                "requests from other sites are refused", expected="same-origin", got=repr(sender)
+            )
+        return await self._cancel(request)
 
     async def _client_heartbeat(self, request: Request) -> Empty:
         await body_of(request, 1024)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The task manager's own log.
 LOG = "taskmanager.log"
 #: A log is a user's text, whatever it contains.
-_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-cache"}
+TEXT_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-cache"}
 
 
 class LogApi:
@@ -84,7 +84,7 @@ class LogApi:
             async for piece in pieces:
                 yield piece
 
-        return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=_HEADERS)
+        return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=TEXT_HEADERS)
 
     async def _pieces(self, manager: str, names: list[str], offset: int) -> AsyncIterator[bytes]:
         """The files one after another, each up to the size that it had at its start."""

@@ -5,20 +5,28 @@ Handlers only translate; the facts come from the job directory.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 
+from penstock import __version__
+from penstock_services.dispatcher import openapi
+from penstock_services.dispatcher.absent_api import AbsentApi
+from penstock_services.dispatcher.application_api import ApplicationApi
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
+from penstock_services.dispatcher.endpoint import get
 from penstock_services.dispatcher.http import NotFoundError, SameOrigin, accepted, error_answer, guarded
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.log_api import LogApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
+from penstock_services.dispatcher.process_api import ProcessApi
+from penstock_services.dispatcher.rescale_api import RescaleApi
 from penstock_services.dispatcher.vertex_api import VertexApi
 
 if TYPE_CHECKING:
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from penstock.ports import Clock
+    from penstock_services.common.kept_lines import KeptLines
     from penstock_services.common.presence import Census
     from penstock_services.dispatcher.directory import JobDirectory
     from penstock_services.dispatcher.endpoint import Endpoint
@@ -49,6 +58,7 @@ class Rest:
         clock: Clock,
         config: Mapping[str, str],
         cluster: str,
+        own_log: KeptLines,
     ) -> None:
         self._apis = (
             MetricsApi(directory, clock),
@@ -57,12 +67,20 @@ class Rest:
             VertexApi(directory, clock),
             ClusterApi(directory, census, clock, config, cluster),
             LogApi(directory),
+            ProcessApi(directory, own_log),
+            ApplicationApi(directory, clock, config),
+            RescaleApi(directory),
+            AbsentApi(directory),
         )
 
     def endpoints(self) -> list[Endpoint]:
         """In the order in which they are tried: a path with a name before one that takes any."""
         found = [endpoint for api in self._apis for endpoint in api.endpoints()]
+        found.append(get("/openapi.json", self._openapi, dict[str, Any], ours=True))
         return sorted(found, key=lambda e: [part.startswith("{") for part in e.path.split("/")])
+
+    async def _openapi(self, _: Request) -> Any:
+        return openapi.document(self.endpoints(), __version__)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
         """``hosts``: host names under which it may be called; None = any."""
@@ -76,6 +94,22 @@ class Rest:
         )
 
 
+def described() -> list[Endpoint]:
+    """Every endpoint; there is no cluster behind them."""
+    nobody: Any = None
+    rest = Rest(
+        directory=nobody,
+        submitter=nobody,
+        results=nobody,
+        census=nobody,
+        clock=nobody,
+        config={},
+        cluster="",
+        own_log=nobody,
+    )
+    return rest.endpoints()
+
+
 async def _dashboard(_: Request) -> Response:
     headers = {"cache-control": "no-cache", "content-security-policy": _CSP}
     return FileResponse(DASHBOARD, media_type="text/html", headers=headers)
@@ -86,3 +120,7 @@ async def _unknown(request: Request) -> Response:
         f"no such path: {request.method} {request.url.path}",
         expected="a path of docs/rest.md (Flink's REST API, with or without /v1)",
     )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(openapi.page(described()))  # docs/rest-endpoints.md

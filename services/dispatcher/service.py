@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
 from penstock.errors import ExternalError
+from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
@@ -32,6 +33,7 @@ class DispatcherService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._server: uvicorn.Server | None = None
+        self.own_log = KeptLines()
 
     async def start(self) -> Mapping[str, Any]:
         context = self._context
@@ -73,6 +75,7 @@ class DispatcherService:
             clock=context.clock,
             config=context.config,
             cluster=context.subjects.cluster,
+            own_log=self.own_log,
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, hosts: frozenset[str] | None) -> None:

@@ -24,11 +24,14 @@ from penstock.messages.task_manager import (
     RequestLogFiles,
     RequestLogPiece,
     RequestTaskManagerDetails,
+    RequestThreadStacks,
+    ThreadStacks,
     ToTaskManager,
     ToTaskManagers,
 )
 from penstock_services.common.actor import ESCALATE, Actor, RestartPolicy
 from penstock_services.common.processes import SystemSpawner
+from penstock_services.common.stacks import thread_stacks
 from penstock_services.taskmanager.data_port import DataPort
 from penstock_services.taskmanager.deployments import SharedDeployments
 from penstock_services.taskmanager.events import (
@@ -169,6 +172,8 @@ class TaskManagerService:
             return self._report()
         if isinstance(message, RequestLogFiles):
             return LogFiles(files=tuple(await asyncio.to_thread(log_files, self._folders.logs)))
+        if isinstance(message, RequestThreadStacks):
+            return ThreadStacks(stacks=thread_stacks())
         if isinstance(message, RequestLogPiece):
             return await asyncio.to_thread(
                 log_piece, self._folders.logs, message.name, message.offset, message.limit

@@ -136,18 +136,16 @@ class SubtaskAlignment(Shape, frozen=True, kw_only=True):
     duration: float
 
 
-class PendingSubtask(Shape, frozen=True, kw_only=True):
+class PendingSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="pending_or_failed"):
     """Has not acknowledged the checkpoint (yet)."""
 
-    class_name: str = msgspec.field(name="className", default="pending_or_failed")
     index: int
     status: str = "pending_or_failed"
 
 
-class CompletedSubtask(Shape, frozen=True, kw_only=True):
+class CompletedSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="completed"):
     """Has acknowledged the checkpoint. Times in ms."""
 
-    class_name: str = msgspec.field(name="className", default="completed")
     index: int
     status: str = "completed"
     ack_timestamp: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ from penstock.messages.states import JobStatus
 from penstock_services.dispatcher.views.common import Kebab, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.messages.cluster import ClusterOverview, JobOverview
     from penstock.messages.task_manager import LogFile
@@ -56,6 +58,21 @@ class DashboardConfig(Kebab, frozen=True, kw_only=True):
     cluster: str
 
 
+class Interpreter(Shape, frozen=True, kw_only=True):
+    """Where Flink describes its Java: the Python that runs, the machine, and the interpreter's options."""
+
+    version: str
+    arch: str
+    options: list[str]
+
+
+class Environment(Shape, frozen=True, kw_only=True):
+    """``GET /jobmanager/environment``. ``classpath``: the folders that Python imports from."""
+
+    jvm: Interpreter
+    classpath: list[str]
+
+
 class LogEntry(Shape, frozen=True, kw_only=True):
     """``size``: bytes. ``mtime``: ms."""
 
@@ -68,6 +85,21 @@ class Logs(Shape, frozen=True, kw_only=True):
     """``GET …/logs``: the one written to last at the end."""
 
     logs: list[LogEntry]
+
+
+class LogUrl(Shape, frozen=True, kw_only=True):
+    url: str
+
+
+class ThreadInfo(Shape, frozen=True, kw_only=True, rename="camel"):
+    thread_name: str
+    stringified_thread_info: str
+
+
+class ThreadDump(Shape, frozen=True, kw_only=True, rename="camel"):
+    """``GET …/thread-dump``"""
+
+    thread_infos: list[ThreadInfo]
 
 
 def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, version: str) -> Overview:
@@ -86,5 +118,24 @@ def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, versi
     )
 
 
+def environment() -> Environment:
+    """Of this process."""
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    options = [f"-X{name}={value}" for name, value in sorted(sys._xoptions.items())]
+    return Environment(
+        jvm=Interpreter(version=version, arch=platform.machine(), options=options),
+        classpath=[path for path in sys.path if path],
+    )
+
+
 def logs(files: Sequence[LogFile]) -> Logs:
     return Logs(logs=[LogEntry(name=f.name, size=f.size, mtime=f.mtime_ms) for f in files])
+
+
+def thread_dump(stacks: Mapping[str, str]) -> ThreadDump:
+    """``stacks``: the thread's name → its frames as text."""
+    return ThreadDump(
+        thread_infos=[
+            ThreadInfo(thread_name=name, stringified_thread_info=text) for name, text in stacks.items()
+        ]
+    )

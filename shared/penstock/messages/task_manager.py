@@ -118,6 +118,16 @@ class LogPiece(Message, frozen=True, kw_only=True, tag="log-piece-read"):
     size: int
 
 
+class RequestThreadStacks(Message, frozen=True, kw_only=True, tag="thread-stacks"):
+    """→ ``ThreadStacks``."""
+
+
+class ThreadStacks(Message, frozen=True, kw_only=True, tag="thread-stacks-told"):
+    """Of the task manager's own process: a thread's name → its frames as text, the innermost last."""
+
+    stacks: dict[str, str]
+
+
 ToTaskManager = Union[
     AllocateSlot,
     FreeSlot,
@@ -126,6 +136,7 @@ ToTaskManager = Union[
     RequestTaskManagerDetails,
     RequestLogFiles,
     RequestLogPiece,
+    RequestThreadStacks,
 ]
 
 

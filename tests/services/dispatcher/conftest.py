@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,20 +14,27 @@ import msgspec
 import pytest
 import structlog
 import uvicorn
-from starlette.routing import Route
 
 from penstock.bus import MemoryBus, Subjects, serve_typed
 from penstock.errors import REST_ERROR_TYPE
 from penstock.messages import cluster as msg
 from penstock.messages.resource_manager import SlotStatus, TaskManagerDetails
-from penstock.messages.task_manager import LogFile, LogFiles, LogPiece, RequestLogFiles
+from penstock.messages.task_manager import (
+    LogFile,
+    LogFiles,
+    LogPiece,
+    RequestLogFiles,
+    RequestThreadStacks,
+    ThreadStacks,
+)
 from penstock.store import MemoryStore
 from penstock_services.common.clock import SystemClock
+from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census, announce
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.planning import Planner
-from penstock_services.dispatcher.rest import Rest
+from penstock_services.dispatcher.rest import Rest, described
 from penstock_services.dispatcher.results import Results
 from penstock_services.dispatcher.service import bind
 from penstock_services.dispatcher.submission import Submitter
@@ -35,15 +43,7 @@ from tests.services.jobmanager.graphs import pipeline
 
 def routes() -> list[tuple[str, str]]:
     """(method, path) of the whole REST API."""
-    rest = Rest(
-        directory=None, submitter=None, results=None, census=None, clock=None, config={}, cluster=""
-    )  # type: ignore[arg-type]  # fmt: skip
-    return [
-        (method, route.path)
-        for route in rest.app().routes
-        if isinstance(route, Route)
-        for method in sorted((route.methods or set()) - {"HEAD"})
-    ]
+    return [(endpoint.method, endpoint.path) for endpoint in described()]
 
 
 @contextlib.asynccontextmanager
@@ -92,6 +92,8 @@ class Front:
         async def serve(message: Any) -> Any:
             if isinstance(message, RequestLogFiles):
                 return LogFiles(files=(LogFile(name="taskmanager.log", size=len(log), mtime_ms=1),))
+            if isinstance(message, RequestThreadStacks):
+                return ThreadStacks(stacks={"MainThread (1)": "File ..."})
             return LogPiece(data=log[message.offset :], size=len(log))
 
         await serve_typed(self.bus.transport(), self.subjects.taskmanager_all(name), msg.ToTaskManager, serve)
@@ -116,6 +118,9 @@ async def front() -> AsyncIterator[Front]:
     await announce(bus.transport(), subjects, "jobmanager", "jm1")
     await BusApi(transport, subjects, submitter, directory, clock, log).start()
     config = {"rest.port": "0", "storage.options.secret_access_key": "x"}
+    own_log = KeptLines()
+    own_log.setFormatter(logging.Formatter("%(message)s"))
+    own_log.emit(logging.makeLogRecord({"msg": "event=ready"}))
     rest = Rest(
         directory=directory,
         submitter=submitter,
@@ -124,6 +129,7 @@ async def front() -> AsyncIterator[Front]:
         clock=clock,
         config=config,
         cluster="test",
+        own_log=own_log,
     )
     app = httpx.ASGITransport(rest.app())
     accept = {"accept": REST_ERROR_TYPE}

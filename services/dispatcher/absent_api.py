@@ -1,0 +1,119 @@
+"""Paths of Flink's REST API whose things Penstock has not. Lists are empty; what would make one is refused, with
+what to do instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnsupportedError
+from penstock_services.dispatcher.endpoint import Endpoint, get, post
+from penstock_services.dispatcher.http import NotFoundError
+from penstock_services.dispatcher.vertex_api import the_vertex
+from penstock_services.dispatcher.views import absent
+from penstock_services.dispatcher.views.common import Empty
+from penstock_services.dispatcher.views.jobs import JobPlan
+from penstock_services.dispatcher.views.operations import Operation, Triggered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from penstock_services.dispatcher.directory import JobDirectory
+    from penstock_services.dispatcher.endpoint import Handler
+
+
+def _jars() -> UnsupportedError:
+    return UnsupportedError(
+        "Penstock runs Python and SQL, not jars",
+        expected="a job spec",
+        remedy="POST /jobs with `sql` or `python`, or use `penstock run`",
+    )
+
+
+def _profiler() -> UnsupportedError:
+    return UnsupportedError(
+        "the dispatcher profiles no process",
+        remedy="`py-spy record --pid PID`; GET /cluster/info lists the pids",
+    )
+
+
+def _cluster() -> UnsupportedError:
+    return UnsupportedError(
+        "the cluster is not stopped over REST",
+        remedy="stop its services where they were started: Ctrl-C, systemctl stop, docker compose down",
+    )
+
+
+def _coordinator() -> UnsupportedError:
+    return UnsupportedError(
+        "operators have no coordinators that take requests",
+        expected="Flink's requests are serialized Java objects",
+        remedy="GET /jobs/{id}/results fetches the rows of a SELECT",
+    )
+
+
+class AbsentApi:
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    def endpoints(self) -> list[Endpoint]:
+        jar, data_set = "/jars/{jar}", "/datasets/{dataset}"
+        refused, none, missing = "Refused.", "Empty.", "404: there is none."
+        no_jars, no_profile = _refusing(_jars), _refusing(_profiler)
+        found = [
+            get("/jars", self._jars, absent.Jars, note=none),
+            post("/jars/upload", no_jars, Empty, note=refused),
+            Endpoint("DELETE", jar, no_jars, Empty, note=refused),
+            get(f"{jar}/plan", no_jars, JobPlan, note=refused),
+            post(f"{jar}/plan", no_jars, JobPlan, note=refused),
+            post(f"{jar}/run", no_jars, Empty, note=refused),
+            post(f"{jar}/run-application", no_jars, Empty, status=202, note=refused),
+            get("/datasets", _answering(absent.DataSets()), absent.DataSets, note=none),
+            Endpoint("DELETE", data_set, _no_data_set, Triggered, status=202, note=missing),
+            get("/datasets/delete/{trigger}", _no_data_set, Operation, note=missing),
+            get(
+                "/jobs/{job}/vertices/{vertex}/flamegraph", self._flame_graph, absent.FlameGraph,
+                query=("type", "subtaskindex"), note="Without data: nothing samples the slots.",
+            ),
+            post("/jobs/{job}/coordinators/{operator}", _refusing(_coordinator), Empty, note=refused),
+            Endpoint("DELETE", "/cluster", _refusing(_cluster), Empty, note=refused),
+        ]  # fmt: skip
+        for process in ("/jobmanager", "/taskmanagers/{manager}"):
+            found += [
+                get(f"{process}/profiler", _answering(absent.Profiles()), absent.Profiles, note=none),
+                post(f"{process}/profiler", no_profile, Empty, note=refused),
+                get(f"{process}/profiler/{{name}}", _no_profile, None, note=missing),
+            ]
+        return found
+
+    async def _jars(self, request: Request) -> absent.Jars:
+        return absent.Jars(address=str(request.base_url).rstrip("/"))
+
+    async def _flame_graph(self, request: Request) -> absent.FlameGraph:
+        details = await self._directory.details(request.path_params["job"])
+        vertex = the_vertex(details, request.path_params["vertex"])
+        over = all(subtask.state.terminal for subtask in vertex.subtasks)
+        return absent.FlameGraph(end_timestamp=absent.ENDED if over else absent.DISABLED)
+
+
+def _refusing(error: Callable[[], UnsupportedError]) -> Handler:
+    async def handle(_: Request) -> Any:
+        raise error()
+
+    return handle
+
+
+def _answering(answer: Any) -> Handler:
+    async def handle(_: Request) -> Any:
+        return answer
+
+    return handle
+
+
+async def _no_data_set(_: Request) -> Any:
+    raise NotFoundError("there are no cached data sets: no job leaves one behind")
+
+
+async def _no_profile(_: Request) -> Any:
+    raise NotFoundError("there are no profiles", remedy="`py-spy record --pid PID`")

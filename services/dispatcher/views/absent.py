@@ -1,0 +1,34 @@
+"""Shapes of what Flink has and Penstock has not. They are empty."""
+
+from __future__ import annotations
+
+from penstock_services.dispatcher.views.common import Camel, Shape
+
+#: In place of a flame graph's time: nothing samples one; the vertex has ended.
+DISABLED, ENDED = -2, -1
+
+
+class Jars(Shape, frozen=True, kw_only=True):
+    """``GET /jars``"""
+
+    address: str
+    files: list[None] = []
+
+
+class DataSets(Camel, frozen=True, kw_only=True):
+    """``GET /datasets``"""
+
+    data_sets: list[None] = []
+
+
+class Profiles(Camel, frozen=True, kw_only=True):
+    """``GET …/profiler``"""
+
+    profiling_list: list[None] = []
+
+
+class FlameGraph(Camel, frozen=True, kw_only=True):
+    """``GET …/flamegraph``. ``endTimestamp``: -2 = nothing samples one, -1 = the vertex has ended."""
+
+    end_timestamp: int
+    data: None = None
