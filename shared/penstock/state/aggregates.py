@@ -1,4 +1,4 @@
-"""All aggregates of one aggregation, by slot: filters, NULLs, DISTINCT, state, results."""
+"""All accumulators of one aggregation, by slot number: filters, NULLs, DISTINCT, state and results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def make_accumulator(
     retracts: bool = False,
     function: Callable[[str], Any] | None = None,
 ) -> Accumulator:
-    """The accumulator of one call. ``function`` loads a user's aggregate function."""
+    """The accumulator of one call. ``arg_types``: the types of its arguments. ``retracts``: the input
+    contains −U and −D. ``function`` loads a user's aggregate function; without it UnsupportedError is
+    raised for such a call."""
     name = call.function.upper()
     if call.python is not None:
         from penstock.columnar.python_aggregate import PythonAggregate
@@ -60,7 +62,10 @@ def make_accumulator(
 
 
 class AggregateSet:
-    """Accumulators of ``calls`` over an input of ``input_types``."""
+    """The accumulators of ``calls`` over an input with columns of ``input_types``. Slots are arrays of int64.
+
+    ``retracts`` and ``function``: see ``make_accumulator``.
+    """
 
     def __init__(
         self,
@@ -79,33 +84,37 @@ class AggregateSet:
         ]
 
     def fresh(self) -> AggregateSet:
-        """An empty set of the same calls (scratch for merging panes)."""
+        """An empty set for the same calls, for example to merge panes in."""
         return AggregateSet(self.calls, self._input_types, retracts=self._retracts, function=self._function)
 
     @property
     def columnar(self) -> bool:
-        """Whether every partial state is a set of columns (two phases, plain snapshots)."""
+        """Whether the state of every accumulator is a set of columns, without further entries."""
         return all(a.types for a in self.accumulators)
 
     @property
     def partial_types(self) -> list[t.LogicalType]:
+        """The types of the columns of all accumulators."""
         return [x for a in self.accumulators for x in a.types]
 
     @property
     def partial_names(self) -> list[str]:
-        """Of the columns of ``partial_types``, as a snapshot has them."""
+        """The names of these columns in a snapshot."""
         return [f"agg{i}.{j}" for i, a in enumerate(self.accumulators) for j in range(len(a.types))]
 
     def reset(self, slots: np.ndarray, high: int) -> None:
+        """Makes ``slots`` empty. ``high``: one above the highest slot number in use."""
         for a in self.accumulators:
             a.reset(slots, high)
 
     def release(self, slots: np.ndarray) -> None:
+        """Frees what the accumulators hold for ``slots``."""
         for a in self.accumulators:
             a.release(slots)
 
     def add(self, slots: np.ndarray, columns: Sequence[Column], signs: np.ndarray | None) -> None:
-        """Add input rows (all input columns) to their slots."""
+        """Adds input rows to their slots. ``columns``: all input columns; ``signs``: +1 or -1 for each row,
+        None: all +1."""
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             keep = _counted_rows(call, accumulator, columns)
             args = [columns[i] for i in call.args]
@@ -116,20 +125,23 @@ class AggregateSet:
                 accumulator.add(slots[keep], args, None if signs is None else signs[keep])
 
     def absorb(self, slots: np.ndarray, other: AggregateSet, other_slots: np.ndarray) -> None:
+        """Merges the state of ``other_slots`` of another set into ``slots``."""
         for mine, theirs in zip(self.accumulators, other.accumulators, strict=True):
             mine.absorb(slots, theirs, other_slots)
 
     def partials(self, slots: np.ndarray) -> list[Column]:
+        """Copies of the columns of ``slots``."""
         return [c for a in self.accumulators for c in a.partials(slots)]
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
+        """Merges ``partials``, columns as ``partials()`` returns them, into ``slots``."""
         at = 0
         for a in self.accumulators:
             a.merge(slots, partials[at : at + len(a.types)])
             at += len(a.types)
 
     def load(self, at: slice, partials: Sequence[Column]) -> None:
-        """``merge`` into slots that are all new, one behind the other."""
+        """As ``merge``, into the range ``at`` of new slots."""
         column = 0
         for a in self.accumulators:
             a.load(at, partials[column : column + len(a.types)])
@@ -137,25 +149,27 @@ class AggregateSet:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of memory, with allocated space that is not in use."""
         return sum(a.nbytes for a in self.accumulators)
 
     def live_bytes(self, slots: int) -> int:
-        """``nbytes`` without room that is free, when so many slots are in use."""
+        """Bytes of memory that so many slots in use take."""
         return sum(a.live_bytes(slots) for a in self.accumulators)
 
     def remembered(self) -> list[tuple[str, EntryTable]]:
-        """(name in a snapshot, state with many rows a slot) of the accumulators that have some."""
+        """(name in a snapshot, table of entries) for each accumulator with many entries for a slot."""
         found = [(_table_name(i), a.table()) for i, a in enumerate(self.accumulators)]
         return [(name, table) for name, table in found if table is not None]
 
     def touch_entries(self, slots: np.ndarray) -> None:
-        """What the rows of these slots' entries begin with is about to change."""
+        """Announces that the leading columns of the entries of ``slots`` are about to change."""
         for accumulator in self.accumulators:
             table = accumulator.table()
             if table is not None and len(slots):
                 table.write(table.entries_of(slots))
 
     def results(self, slots: np.ndarray) -> list[Column]:
+        """The result columns of ``slots``, one for each call."""
         return [
             _as(call.type, a.result(slots)) for call, a in zip(self.calls, self.accumulators, strict=True)
         ]
@@ -172,7 +186,7 @@ def _as(type_: t.LogicalType, column: Column) -> Column:
 def _counted_rows(
     call: AggregateCall, accumulator: Accumulator, columns: Sequence[Column]
 ) -> np.ndarray | None:
-    """Rows that an aggregate sees: FILTER is TRUE and no argument is NULL; None = all."""
+    """The rows that an aggregate counts: FILTER is TRUE and no argument is NULL. None: all rows."""
     mask: np.ndarray | None = None
     if call.filter is not None:
         column = columns[call.filter]

@@ -1,7 +1,7 @@
-"""Memory that was freed, given back to the system.
+"""Returns freed memory to the operating system.
 
-Allocators keep what is freed for what comes next. Where a lot of state moved to the disk,
-that would be most of what the move was for.
+Allocators keep freed memory for later requests. After much state has moved to the disk, that would be most
+of the memory that the move was meant to free.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def release_memory() -> None:
-    """Some milliseconds, by how much is given back."""
+    """Returns the free memory of Arrow's pool and of the C library. Takes some milliseconds."""
     pa.default_memory_pool().release_unused()
     trim = _malloc_trim()
     if trim is not None:
@@ -22,5 +22,5 @@ def release_memory() -> None:
 
 @lru_cache(maxsize=1)
 def _malloc_trim() -> ctypes._NamedFuncPointer | None:
-    """glibc's; other C libraries have none, and keep less."""
+    """glibc's ``malloc_trim``; None with other C libraries, which keep less memory."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

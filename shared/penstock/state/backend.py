@@ -1,11 +1,11 @@
 """Keyed state of one operator subtask, behind one interface.
 
-A backend makes tables (``hashmap``: dictionaries; ``leveldb``: a bounded write-back cache
-over LevelDB) and state objects over them, keeps the timers, and gives and takes
-snapshots, which are the same rows for every backend (``docs/state-format.md``).
+A backend makes tables (``hashmap``: dictionaries; ``leveldb``: a bounded write-back cache over LevelDB)
+and state objects over them. It keeps the timers, takes snapshots, and restores them. The rows of a
+snapshot are the same for every backend (``docs/state-format.md``).
 
-State is registered when the user's ``open`` asks for it; restored rows wait until then.
-What nobody asks for is carried into the next snapshot unchanged.
+A state is registered when the user's ``open`` declares it; restored rows wait until then. Rows of states
+that are not declared are copied into the next snapshot unchanged.
 """
 
 from __future__ import annotations
@@ -37,13 +37,17 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 EVENT_TIMERS, PROCESSING_TIMERS = "timer/event", "timer/processing"
-#: Entries that are looked at at once for the groups that were given away.
+#: The number of entries that are examined together when key groups that were given away are removed.
 _DROP_ENTRIES = 512
 
 
 class KeyedStateBackend(ABC):
-    """``scope.key``: the current key. ``journal``: present when a record's writes may have
-    to be undone (``begin_record`` is implicit: ``commit`` or ``rollback`` ends a record)."""
+    """Base class of state backends. It implements ``KeyedState`` except for the tables.
+
+    ``scope.key``: the current key. ``journal``: records the changes of one record if they may have to be
+    undone; ``commit`` or ``rollback`` ends a record. ``undo``: make a journal. ``now_ms``: processing
+    time.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class KeyedStateBackend(ABC):
         self._now_ms = now_ms
         self._registered: dict[str, Registered] = {}
         self._unclaimed = Unclaimed(space, self.epochs)
-        #: The key groups that another subtask owns by now.
+        #: The key groups that have been given to another subtask.
         self.given = GivenAway(space.max_parallelism, self._sweep, where=f"operator '{uid}'")
         for queue in (self.event_timers, self.processing_timers):
             queue.before_due = self.given.finish
@@ -74,8 +78,9 @@ class KeyedStateBackend(ABC):
     def state(
         self, desc: StateDescriptor, *, scope: states.Scope | None = None, namespaced: bool = False
     ) -> Any:
-        """The state object of a descriptor. Asking again gives another object over the same
-        table; SpecError when the name was declared with another type before."""
+        """The state object of a descriptor. Each call returns another object over the same table.
+        ``namespaced``: entries are (key, namespace). Raises SpecError if the name was declared with
+        another type before."""
         table: states.Table = self.registered(desc, namespaced=namespaced).table
         if self.journal is not None:
             table = states.JournaledTable(table, self.journal, desc)
@@ -99,7 +104,11 @@ class KeyedStateBackend(ABC):
         raise InternalError(f"unknown kind of state '{desc.kind}'")
 
     def registered(self, desc: StateDescriptor, *, namespaced: bool = False) -> Registered:
-        """The table of a descriptor, made (and filled from the snapshot) at first sight."""
+        """The table of a descriptor. The first call makes it and loads its rows from the snapshot.
+
+        Raises UnsupportedError if the stream has no key, SpecError if the name was declared with another
+        type before.
+        """
         if not self.space.types:
             raise UnsupportedError(
                 f"state '{desc.name}' on a stream that is not keyed",
@@ -124,34 +133,35 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def _make_table(self, desc: StateDescriptor, namespaced: bool) -> Any:
-        """An empty table (``states.Table``)."""
+        """An empty table that implements ``states.Table``."""
 
     @abstractmethod
     def _rows(self, state: Registered) -> Iterator[tuple[Any, Any]]:
-        """All (key or (key, namespace), live value) of this moment, in any order; the table
-        may change while they are taken, and a key that does may come in any state."""
+        """All (entry, live value) at this moment, in any order; an entry is a key or (key, namespace). The
+        table may change during the iteration; a key that changes may come with its old or its new value."""
 
     @abstractmethod
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
-        """Bulk load at restore."""
+        """Loads restored rows."""
 
     def begin_batch(self, keys: Sequence[Any], groups: Sequence[int] | None = None) -> None:
-        """These keys come next; ``groups``: their key groups, where known."""
+        """Announces the keys of the next batch, with their key groups if known. Raises InternalError if a key
+        was given away."""
         if self.given.any:
             self.given.refuse(self.space.columns(keys), len(keys))
 
     def end_batch(self) -> None:  # noqa: B027
-        """A good moment to write back and evict."""
+        """Called after each batch: a backend may write back and evict values here."""
 
     def close(self) -> None:  # noqa: B027
-        """Release files."""
+        """Releases files."""
 
     # -- snapshots -------------------------------------------------------------------------
 
     def cut(self) -> dict[str, KeyedBlock | PendingBlock]:
-        """All state and timers of this moment; nothing is copied yet."""
+        """All states and timers at this moment. Nothing is copied yet."""
         self.given.finish()
-        if not self.space.types:  # a stream without a key keeps nothing here
+        if not self.space.types:  # a stream without a key has no keyed state
             return {}
         out: dict[str, KeyedBlock | PendingBlock] = {x.name: x.cut() for x in self._kept()}
         return {**out, **self._unclaimed.cut()}
@@ -166,11 +176,11 @@ class KeyedStateBackend(ABC):
             out.append(timer_rows(name, queue, self.space, namespaced=self.timer_namespaces))
         return out
 
-    #: Timer entries are (key, namespace); set by window operators.
+    #: Whether timer entries are (key, namespace). Window operators set it.
     timer_namespaces = False
 
     def restore(self, restored: RestoredState | None) -> None:
-        """Timers at once; state when it is registered."""
+        """Loads timers at once, and each state when it is registered."""
         if restored is None:
             return
         for name in restored.keyed:
@@ -198,15 +208,16 @@ class KeyedStateBackend(ABC):
 
     @property
     def state_names(self) -> list[str]:
-        """Of states that were asked for and of timers, and what was restored and not asked for."""
+        """The names of registered states, of timers, and of restored states that are not registered."""
         return [*(x.name for x in self._kept()), *self._unclaimed.names]
 
     @property
     def key_types(self) -> Sequence[LogicalType]:
+        """The types of the key's columns."""
         return self.space.types
 
     def live_bytes(self) -> int:
-        """See ``KeyedState``; ordinary objects are not counted."""
+        """See ``KeyedState``. 0: ordinary Python objects are not counted."""
         return 0
 
     @property
@@ -219,7 +230,7 @@ class KeyedStateBackend(ABC):
         self.end_batch()
 
     def expire(self, now_ms: int) -> None:  # noqa: B027
-        """See ``KeyedState``: a value that has expired is given up when it is met."""
+        """See ``KeyedState``. An expired value is removed when it is next read."""
 
     def export(self, groups: KeyGroups) -> Iterator[StateRows]:
         """See ``KeyedState``."""
@@ -227,8 +238,8 @@ class KeyedStateBackend(ABC):
         return self._exported(groups)
 
     def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
-        """See ``KeyedState``. Looks through all timers, through all keys of states in windows, and through
-        restored rows that nobody asked for."""
+        """See ``KeyedState``. Scans all timers, all keys of states with namespaces, and restored rows that
+        are not registered."""
         self.given.refuse(keys, n)
         wanted = tuples(keys)
         for state in self._registered.values():
@@ -260,7 +271,7 @@ class KeyedStateBackend(ABC):
         yield from self._unclaimed.exported(groups)
 
     def _sweep(self, groups: KeyGroups) -> Iterator[None]:
-        """Remove the entries of these groups."""
+        """Removes the entries of ``groups``, a part in each step."""
         for rows in self._kept():
             for part in rows.of_groups(groups, _DROP_ENTRIES):
                 for entry, value in part:

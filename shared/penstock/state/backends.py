@@ -26,12 +26,13 @@ _WHERE = "configuration key 'state.backend.type'"
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a backend is made with, besides the layout of its keys.
+    """The arguments of a backend besides the layout of its keys.
 
-    ``now_ms``: processing time; ``uid``: of the operator; ``undo``: a record's writes may have to be undone;
-    ``epochs``: the task's; ``local_dir``: a folder of this subtask alone, empty, removed with its slot;
-    ``memory``: the slot's account of state; ``config``: the job's configuration; ``cache_entries``: live
-    values that a backend on disk keeps in memory, None = its own default."""
+    ``now_ms``: processing time. ``uid``: the operator's. ``undo``: changes of a record may have to be
+    undone. ``epochs``: the task's. ``local_dir``: an empty folder of this subtask, removed with its slot.
+    ``memory``: the memory account of the slot. ``config``: the job's configuration. ``cache_entries``:
+    live values that a backend on disk keeps in memory; None: its default.
+    """
 
     now_ms: Callable[[], int]
     uid: str
@@ -43,7 +44,7 @@ class BackendContext:
     cache_entries: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """Those of ``KeyedStateBackend`` itself."""
+        """The arguments of ``KeyedStateBackend`` itself."""
         return {"now_ms": self.now_ms, "uid": self.uid, "undo": self.undo, "epochs": self.epochs}
 
 
@@ -52,12 +53,13 @@ BackendFactory = Callable[["KeyLayout", BackendContext], KeyedStateBackend]
 
 
 def hashmap(space: KeyLayout, context: BackendContext) -> KeyedStateBackend:
-    """Dictionaries in memory."""
+    """A backend of dictionaries in memory."""
     return HashMapStateBackend(space, **context.arguments())
 
 
 def leveldb(space: KeyLayout, context: BackendContext) -> KeyedStateBackend:
-    """A bounded cache over files in ``local_dir``; its live values are counted in ``memory``."""
+    """A backend with a bounded cache over files in ``local_dir``. The cached values are counted in
+    ``memory``."""
     from penstock.state.leveldb import LevelDBStateBackend
 
     limit: Any = {} if context.cache_entries is None else {"cache_entries": context.cache_entries}
@@ -66,6 +68,7 @@ def leveldb(space: KeyLayout, context: BackendContext) -> KeyedStateBackend:
     )
 
 
+#: Name → factory.
 BACKENDS: Register[BackendFactory] = Register(
     "state backend",
     "penstock.state_backends",
@@ -77,15 +80,18 @@ BACKENDS: Register[BackendFactory] = Register(
 
 
 def find_backend(name: str) -> BackendFactory:
-    """The factory that ``state.backend.type`` names. SpecError when there is none, or it cannot be imported."""
+    """The factory that ``state.backend.type`` names. Raises SpecError if it does not exist or cannot be
+    imported."""
     if ":" in name and not name.startswith(IMPORT_PATH):
         name = IMPORT_PATH + name
     return BACKENDS.find(name, where=_WHERE)
 
 
 def make_backend(name: str, space: KeyLayout, **context: Any) -> KeyedStateBackend:
-    """The backend of that name for one operator's subtask; ``context``: the fields of ``BackendContext``.
-    SpecError when the name is unknown, or gives something else."""
+    """The backend ``name`` for one subtask of an operator. ``context``: the fields of ``BackendContext``.
+
+    Raises SpecError if the name is unknown, or if the factory returns something else than a backend.
+    """
     made: object = find_backend(name)(space, BackendContext(**context))
     if not isinstance(made, KeyedStateBackend):
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Rows of keyed state ↔ ``KeyedBlock``: the same whatever the backend."""
+"""Converts rows of keyed state to ``KeyedBlock``s and back, in the same way for every backend."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _WINDOW = struct.Struct(">qq")
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:
-    """The key of an operator: its types, and how many key groups there are."""
+    """The key of an operator: the types of its columns, and the number of key groups."""
 
     types: tuple[t.LogicalType, ...]
     max_parallelism: int
 
     def columns(self, keys: Sequence[Any]) -> list[Column]:
+        """``keys`` as columns. A key is a value, or a tuple if there are several columns."""
         if any(isinstance(x, t.RawType) for x in self.types):
             keys = list(map(user_key, keys))
         if len(self.types) == 1:
@@ -41,28 +42,33 @@ class KeyLayout:
         return [from_python(type_, part) for type_, part in zip(self.types, parts, strict=True)]
 
     def groups(self, columns: Sequence[Column]) -> np.ndarray:
-        """int32 key group a row."""
+        """The key group of each row, int32."""
         if not columns:
             return np.zeros(0, np.int32)
         return key_groups(hash_columns(columns), self.max_parallelism)
 
     def group_of(self, key: Any) -> int:
+        """The key group of one key."""
         return int(self.groups(self.columns([key]))[0])
 
 
 def encode_namespace(window: tuple[int, int]) -> bytes:
+    """A window (start, end in µs) as 16 bytes, big-endian."""
     return _WINDOW.pack(*window)
 
 
 def decode_namespace(data: bytes) -> tuple[int, int]:
+    """The window (start, end in µs) that ``encode_namespace`` encoded."""
     return _WINDOW.unpack(data)
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """What the rows of one state look like. ``fields``: (name, type) behind key and
-    namespace; ``identity``: of those the fields that tell a row's entry apart (a timer's
-    time); ``schema``: more for the snapshot's schema."""
+    """The columns of the rows of one state.
+
+    ``fields``: (name, type) after key and namespace. ``identity``: those fields that distinguish the
+    entries of one key (a timer's time). ``schema``: further entries for the snapshot's schema.
+    """
 
     space: KeyLayout
     namespaced: bool
@@ -77,7 +83,8 @@ class RowForm:
         values: Sequence[Sequence[Any]],
         removed: Sequence[bool],
     ) -> pa.RecordBatch:
-        """Columns ``key0 …``, ``namespace`` (if there is one), the fields, ``__removed``."""
+        """A batch with the columns ``key0 …``, ``namespace`` (if there is one), the fields, and
+        ``__removed``."""
         named = [(f"key{i}", c) for i, c in enumerate(self.space.columns(keys))]
         if self.namespaced:
             binary = t.BinaryType(NAMESPACE_BYTES)
@@ -92,7 +99,8 @@ class RowForm:
     def block(
         self, pieces: Sequence[pa.RecordBatch], aside: Sequence[pa.RecordBatch], delta: bool
     ) -> KeyedBlock:
-        """All rows, in key-group order; what was put aside replaces what was copied."""
+        """All rows in key-group order. Rows in ``aside``, which were copied before a change, replace those in
+        ``pieces``."""
         schema = self.described()
         batch = _joined(pieces)
         if aside:
@@ -105,6 +113,7 @@ class RowForm:
         return out
 
     def described(self) -> dict[str, Any]:
+        """The schema of the state for a snapshot."""
         names = [*(f"key{i}" for i in range(len(self.space.types))), *(["namespace"] * self.namespaced)]
         return {
             "keys": [str(x) for x in self.space.types],
@@ -121,6 +130,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def in_group_order(space: KeyLayout, batch: pa.RecordBatch, schema: dict[str, Any]) -> KeyedBlock:
+    """A block of the rows of ``batch``, sorted by key group."""
     types = [t.type_from_json(x) for x in schema["key_types"]]
     columns = [Column.from_arrow(type_, batch.column(i)) for i, type_ in enumerate(types)]
     groups = space.groups(columns)
@@ -131,7 +141,7 @@ def in_group_order(space: KeyLayout, batch: pa.RecordBatch, schema: dict[str, An
 
 
 def read_keys(space: KeyLayout, batch: pa.RecordBatch, schema: Mapping[str, Any], where: str) -> list[Any]:
-    """The rows' keys. SpecError when the snapshot was keyed by other types."""
+    """The keys of the rows. Raises SpecError if the snapshot has other key types."""
     stored = tuple(t.type_from_json(x) for x in schema["key_types"])
     if [x.with_nullable(True) for x in stored] != [x.with_nullable(True) for x in space.types]:
         raise SpecError(
@@ -145,6 +155,7 @@ def read_keys(space: KeyLayout, batch: pa.RecordBatch, schema: Mapping[str, Any]
 
 
 def read_namespaces(batch: pa.RecordBatch) -> list[tuple[int, int]] | None:
+    """The window of each row, or None if the state has no namespaces."""
     if "namespace" not in batch.schema.names:
         return None
     return [decode_namespace(x) for x in batch.column("namespace").to_pylist()]
@@ -153,7 +164,7 @@ def read_namespaces(batch: pa.RecordBatch) -> list[tuple[int, int]] | None:
 def read_field(
     batch: pa.RecordBatch, schema: Mapping[str, Any], name: str
 ) -> tuple[t.LogicalType, list[Any]]:
-    """(stored type, values) of a field."""
+    """(stored type, values) of one field."""
     type_ = t.type_from_json(schema["types"][name])
     return type_, to_python(Column.from_arrow(type_, batch.column(name)))
 
@@ -161,7 +172,7 @@ def read_field(
 def regroup(
     space: KeyLayout, batches: Sequence[pa.RecordBatch], schema: dict[str, Any], *, delta: bool
 ) -> KeyedBlock:
-    """Restored rows that nobody claimed, for the next snapshot unchanged; in a delta none."""
+    """Restored rows that no state claimed, unchanged, as a block for the next snapshot. A delta gets no rows."""
     batch = _joined(batches)
     out = in_group_order(space, batch.slice(0, 0) if delta else batch, schema)
     out.identity, out.delta = "key", delta

@@ -1,4 +1,4 @@
-"""Broadcast state: maps that are the same on every subtask, and restored to each whole."""
+"""Broadcast state: maps with the same content on every subtask. Each subtask restores them completely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Saved(msgspec.Struct):
-    """One union item: ``entries`` is the codec's bytes of the whole map."""
+    """One union item. ``entries``: the whole map, encoded by its codec."""
 
     subtask_index: int
     entries: bytes
@@ -25,12 +25,13 @@ class _Saved(msgspec.Struct):
 
 
 class BroadcastState:
-    """A map. Writable while a broadcast element is processed."""
+    """A map, which may be changed while a broadcast element is processed."""
 
     def __init__(self, entries: dict[Any, Any]) -> None:
         self._entries = entries
 
     def get(self, key: Any) -> Any:
+        """The value of ``key``, or None."""
         return self._entries.get(key)
 
     def put(self, key: Any, value: Any) -> None:
@@ -67,7 +68,7 @@ class BroadcastState:
 
 
 class BroadcastStates:
-    """All broadcast state of one operator subtask."""
+    """All broadcast states of one operator subtask."""
 
     def __init__(self, uid: str) -> None:
         self._uid = uid
@@ -75,6 +76,7 @@ class BroadcastStates:
         self._restored: dict[str, bytes] = {}
 
     def state(self, descriptor: MapStateDescriptor) -> BroadcastState:
+        """The state of a descriptor. The first call loads its restored entries."""
         name = f"broadcast/{descriptor.name}"
         if name not in self._maps:
             entries = {}
@@ -86,6 +88,8 @@ class BroadcastStates:
         return BroadcastState(self._maps[name][1])
 
     def snapshot(self, subtask_index: int) -> dict[str, list[bytes]]:
+        """Name → union items for a snapshot. States that were restored and not asked for are copied
+        unchanged."""
         out = {
             name: codec(descriptor.stored_type).encode(entries)
             for name, (descriptor, entries) in self._maps.items()
@@ -94,7 +98,11 @@ class BroadcastStates:
         return {n: [msgspec.msgpack.encode(_Saved(subtask_index, data))] for n, data in out.items()}
 
     def restore(self, restored: RestoredState) -> None:
-        """Every subtask wrote the same: the first one's is taken."""
+        """Takes the entries that the subtask with the lowest index wrote, because all subtasks wrote the
+        same.
+
+        Raises SnapshotError if an item cannot be decoded.
+        """
         for name, items in restored.unions.items():
             try:
                 saved = [msgspec.msgpack.decode(item, type=_Saved) for item in items]

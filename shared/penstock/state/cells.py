@@ -1,6 +1,6 @@
-"""Columns by slot: what a ``CellTable`` keeps one row a key in.
+"""Cells: columns by slot number, in which a ``CellTable`` keeps one row for each key.
 
-An ``AggregateSet`` is such columns, too: its accumulators' partial results.
+The accumulators of an ``AggregateSet`` are cells as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Cells(Protocol):
-    """``partial_types``, ``partial_names``: of the columns as a snapshot has them."""
+    """Columns by slot number. ``partial_types`` and ``partial_names``: types and names of the columns in a
+    snapshot."""
 
     @property
     def partial_types(self) -> list[LogicalType]: ...
@@ -28,22 +29,22 @@ class Cells(Protocol):
     def partial_names(self) -> list[str]: ...
 
     def reset(self, slots: np.ndarray, high: int) -> None:
-        """Make the slots empty; ``high``: one above the highest slot of all."""
+        """Makes ``slots`` empty. ``high``: one above the highest slot number in use."""
 
     def partials(self, slots: np.ndarray) -> list[Column]:
-        """Copies of the slots' columns."""
+        """Copies of the columns of ``slots``."""
 
     def merge(self, slots: np.ndarray, partials: Sequence[Column]) -> None:
-        """Put columns into slots that were reset."""
+        """Writes columns into ``slots``, which were reset before."""
 
     def load(self, at: slice, partials: Sequence[Column]) -> None:
-        """``reset`` and ``merge`` of slots that are all new, one behind the other."""
+        """As ``reset`` and ``merge``, for the range ``at`` of new slots."""
 
     def release(self, slots: np.ndarray) -> None:
-        """The slots are freed: give up what they hold."""
+        """Frees what is held for ``slots``."""
 
     def live_bytes(self, slots: int) -> int:
-        """Bytes of so many slots, without room that is free."""
+        """Bytes of memory that so many slots in use take."""
 
 
 class NumberCells:
@@ -55,7 +56,7 @@ class NumberCells:
     def __init__(self, name: str, type_: LogicalType, initial: int = 0) -> None:
         self.partial_names, self.partial_types = [name], [type_]
         self._initial = initial
-        #: int64 by slot; as long as the highest slot that was reset.
+        #: int64 by slot number; it reaches to the highest slot that was reset.
         self.values = np.full(1024, initial, np.int64)
 
     def reset(self, slots: np.ndarray, high: int) -> None:
@@ -77,7 +78,7 @@ class NumberCells:
         self.values[at] = partials[0].values
 
     def release(self, slots: np.ndarray) -> None:
-        """Nothing is held outside of the array."""
+        """Does nothing: all data is in the array."""
 
     def live_bytes(self, slots: int) -> int:
         """Bytes of that many ``slots``, without room that is free."""
@@ -85,7 +86,7 @@ class NumberCells:
 
 
 class RowCells:
-    """A row of the given columns a slot."""
+    """One row with the given columns for each slot."""
 
     def __init__(self, names: Sequence[str], types: Sequence[LogicalType]) -> None:
         self.partial_names, self.partial_types = list(names), list(types)

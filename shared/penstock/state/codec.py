@@ -1,7 +1,7 @@
-"""Python values ↔ bytes by declared type, for the row-by-row tier (LevelDB).
+"""Encodes Python values by their declared type, for state that is stored row by row (LevelDB).
 
-MessagePack of plain values: decimals as text, times as µs, dates as days, rows as lists,
-maps as pairs. Only RAW values are pickled, where the user's code chose that type.
+MessagePack of plain values: decimals as text, times as µs, dates as days, rows as lists, maps as pairs.
+Only RAW values are pickled, where the user's code chose that type.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 
 class Codec(NamedTuple):
+    """A pair of functions: value → bytes, and bytes → value."""
+
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
 
 
 @lru_cache(maxsize=1024)
 def codec(type_: t.LogicalType) -> Codec:
-    """None encodes like any other value."""
+    """The codec of a type. None is encoded like any other value."""
     to, back = _plain(type_)
     if to is None:
         return Codec(_encode, _decode)
@@ -45,7 +47,7 @@ def codec(type_: t.LogicalType) -> Codec:
 
 
 def tuple_codec(types: tuple[t.LogicalType, ...]) -> Codec:
-    """For keys: the bare value of one type, a tuple of several."""
+    """The codec of a key: the value itself for one type, a tuple for several."""
     if len(types) == 1:
         return codec(types[0])
     pairs = [_plain(x) for x in types]
@@ -69,7 +71,7 @@ def _nullable(to: Convert, back: Convert) -> tuple[Convert, Convert]:
 
 @lru_cache(maxsize=1024)
 def _plain(type_: t.LogicalType) -> tuple[Any, Any]:
-    """(to plain, from plain), or (None, None) when MessagePack takes the value as it is."""
+    """(to plain, from plain), or (None, None) if MessagePack takes the values unchanged."""
     match type_:
         case t.DecimalType():
             return _nullable(str, Decimal)

@@ -1,12 +1,12 @@
-"""Rows by key on the local disk: where operators put what nobody asks for.
+"""Rows by key on the local disk: an operator moves keys there that were not used lately.
 
-LevelDB. The rows that one table has of a key lie together::
+The rows are in LevelDB. All rows of a key in one table are one record::
 
-    r ‖ table ‖ hash of the key ‖ key            → rows ‖ what tells them apart
-    d ‖ table ‖ epoch ‖ hash of the key ‖ key    where a row changed after the last checkpoint
-    t ‖ table ‖ time  ‖ hash of the key ‖ key    where the rows have a time to live
+    r ‖ table ‖ hash of the key ‖ key            → rows, and the lengths of the single rows
+    d ‖ table ‖ epoch ‖ hash of the key ‖ key    if a row changed after the last checkpoint
+    t ‖ table ‖ time  ‖ hash of the key ‖ key    if the rows have a time to live
 
-Bloom filters in memory say of a key that it is not here, without I/O.
+Bloom filters in memory tell, without I/O, that a key is not on disk.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ if TYPE_CHECKING:
 
 _EPOCH, _TIME, _ROWS = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct("<I")
 _LONG, _INT = t.BigIntType(False), t.IntType(False)
-#: Bits a key in a Bloom filter, and how many of them a key sets: one false hit in a hundred.
+#: Bits for each key in a Bloom filter, and how many of them a key sets: one false positive in a hundred.
 _BITS, _PROBES = 10, 6
+#: The number of keys for which the first filter is made.
 _FIRST_KEYS = 100_000
-#: A filter that was made small is followed by one so many times as large: few are asked.
+#: A small filter is followed by one that is so many times as large, so that there are few filters to ask.
 _SMALL_GROWTH = 16
-#: Tables that LevelDB keeps open, and so mapped into memory, at most, and the size of one.
+#: How many files LevelDB keeps open, and so mapped into memory, and the size of one.
 _OPEN_FILES, _FILE_BYTES = 256, 1 << 20
-#: Of a key's hash, which its name begins with.
+#: The size of the hash with which the name of a key begins.
 _HASH_BYTES = 8
 #: The last byte of a record: whether the key is listed under an epoch.
 _PLAIN, _LISTED = b"\x00", b"\x01"
 
 
 class Bloom:
-    """Filters, each made for twice as many keys as the one before it, the first one for
-    ``first_keys``. What was removed may still seem to be there."""
+    """Bloom filters, each larger than the one before. The first is made for ``first_keys`` keys. A key that
+    was removed may still be reported."""
 
     def __init__(self, first_keys: int = _FIRST_KEYS) -> None:
         self._filters: list[np.ndarray] = []
@@ -63,10 +64,11 @@ class Bloom:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of memory."""
         return sum(f.nbytes for f in self._filters)
 
     def add(self, hashes: np.ndarray) -> None:
-        """``hashes``: uint64. Keys that come and go again and again take no more room."""
+        """Adds keys by their hashes (uint64). A key that is added repeatedly takes no further space."""
         hashes = hashes[~self.may_hold(hashes)]
         if self._room < len(hashes):
             words = (max(self._next, len(hashes)) * _BITS + 63) // 64
@@ -78,6 +80,7 @@ class Bloom:
             np.bitwise_or.at(self._filters[-1], word, bit)
 
     def may_hold(self, hashes: np.ndarray) -> np.ndarray:
+        """For each hash: False if the key was never added."""
         out = np.zeros(len(hashes), np.bool_)
         for bits in self._filters:
             here = np.ones(len(hashes), np.bool_)
@@ -96,9 +99,12 @@ class Bloom:
 
 @dataclass(slots=True)
 class Moved:
-    """Rows on their way to the disk or back. ``counts``: rows of each key, one key after the
-    other; ``ids``, ``stamps``: see ``RowChanges``; ``times``: int64 ms since the epoch when
-    each row was last touched, None where nothing expires; ``columns``: the rows."""
+    """Rows on their way to the disk or back.
+
+    ``counts``: number of rows of each key, in the order of the keys. ``ids`` and ``stamps``: see
+    ``RowChanges``. ``times``: when each row was last touched, int64 milliseconds since 1970; None if rows
+    do not expire.
+    """
 
     counts: np.ndarray
     ids: np.ndarray
@@ -107,7 +113,7 @@ class Moved:
     columns: list[Column]
 
     def filter(self, mask: np.ndarray) -> Moved:
-        """Some of the rows."""
+        """The rows under a mask, with as many keys as before."""
         owners = np.repeat(np.arange(len(self.counts)), self.counts)
         counts = np.bincount(owners[mask], minlength=len(self.counts))
         times = None if self.times is None else self.times[mask]
@@ -115,7 +121,7 @@ class Moved:
 
 
 class Names:
-    """Keys as LevelDB knows them, ordered by their hash. ``order``: where each stood."""
+    """The names of keys in LevelDB, ordered by hash. ``order``: the original position of each."""
 
     def __init__(self, form: RowBytes, keys: Sequence[Column], hashes: np.ndarray) -> None:
         self.order = np.argsort(hashes, kind="stable")
@@ -127,9 +133,12 @@ class Names:
 
 
 class ColdRows:
-    """``tables``: column types of each table's rows, and whether they expire. ``folder`` is
-    private to one attempt: a restore fills it anew. ``buffer_bytes``: what LevelDB may write
-    before it writes a file; twice that may wait in memory, and half of it is for reading."""
+    """Rows of several tables by key, in LevelDB.
+
+    ``tables``: for each table the column types of its rows, and whether they expire. ``folder`` is private
+    to one attempt: a restore fills it again. ``buffer_bytes``: how much LevelDB gathers before it writes a
+    file. Twice that may be in memory, and half of it is a read cache.
+    """
 
     def __init__(
         self,
@@ -139,7 +148,7 @@ class ColdRows:
         *,
         buffer_bytes: int = 8 << 20,
     ) -> None:
-        # Here, not at the top: a slot whose state fits into memory never loads it.
+        # Imported here, because a slot whose state fits into memory never needs it.
         import plyvel
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,26 +164,26 @@ class ColdRows:
 
     @property
     def nbytes(self) -> int:
-        """In memory, without LevelDB's buffers."""
+        """Bytes of memory, without LevelDB's buffers."""
         return self._bloom.nbytes
 
     # -- moving --------------------------------------------------------------------------
 
     def names(self, keys: Sequence[Column]) -> Names:
-        """Of distinct keys that are to be put here."""
+        """The names of distinct keys that are about to be put here."""
         hashes = hash_columns(keys)
         self._bloom.add(hashes)
         return Names(self._keys, keys, hashes)
 
     def known(self, keys: Sequence[Column]) -> tuple[np.ndarray, Names]:
-        """Positions of those keys that may be here, and their names."""
+        """(positions of the keys that may be here, their names)."""
         hashes = hash_columns(keys)
         asked = np.flatnonzero(self._bloom.may_hold(hashes))
         return asked, Names(self._keys, [c.take(asked) for c in keys], hashes[asked])
 
     def put(self, table: int, names: Names, rows: Moved, confirmed: int) -> None:
-        """``rows``: of the keys in the order of ``names``. ``confirmed``: rows stamped later
-        are listed, so that a delta finds them."""
+        """Stores the rows of keys, in the order of ``names``. Rows stamped after ``confirmed`` are listed by
+        epoch, so that a delta finds them."""
         n = len(rows.ids)
         if not n:
             return
@@ -213,11 +222,11 @@ class ColdRows:
                     batch.put(b"t" + at + _TIME.pack(time_ms) + names.bytes[key], b"")
 
     def take(self, table: int, names: Names) -> Moved:
-        """The rows of these keys, out of here; in the order of ``names``."""
+        """Removes and returns the rows of keys, in the order of ``names``."""
         return self._take(table, names.bytes)
 
     def look(self, table: int, names: Names) -> Moved:
-        """The rows of these keys, which stay; in the order of ``names``."""
+        """Returns the rows of keys without removing them, in the order of ``names``."""
         return self._found(table, names.bytes)[0]
 
     def _take(self, table: int, names: Sequence[bytes]) -> Moved:
@@ -226,7 +235,7 @@ class ColdRows:
         return moved
 
     def _found(self, table: int, names: Sequence[bytes]) -> tuple[Moved, list[int], list[bytes]]:
-        """(the rows of these keys, which of the keys have some, their records)."""
+        """(rows of these keys, positions of the keys that have some, their records)."""
         get, at = self._db.get, bytes([table])
         records: list[bytes] = []
         found: list[int] = []
@@ -242,9 +251,11 @@ class ColdRows:
     def expired(
         self, table: int, until_ms: int, most: int, with_it: Sequence[int]
     ) -> tuple[int, int, dict[int, np.ndarray]]:
-        """Remove the rows of keys of which none was touched after this time, of at most so many
-        keys, and the rows that these keys have in the tables ``with_it``. Returns (keys looked
-        at, keys of which nothing is left, numbers of the rows by table)."""
+        """Removes the rows of up to ``most`` keys that were last touched not after ``until_ms``, and the rows
+        of these keys in the tables ``with_it``.
+
+        Returns (keys examined, keys without any row left, table → numbers of the removed rows).
+        """
         at = bytes([table])
         due = self._db.iterator(
             start=b"t" + at, stop=b"t" + at + _TIME.pack(until_ms + 1), include_value=False
@@ -259,8 +270,8 @@ class ColdRows:
         return len(names), len(names) - left, gone
 
     def listed(self, table: int, after: int, until: int, most: int) -> tuple[list[bytes], int]:
-        """Names of up to so many keys of a table whose time is between these, both included, in
-        the order of their times; and the last one's time."""
+        """Names of up to ``most`` keys of a table with a time from ``after`` to ``until`` (inclusive), by
+        time; and the last of these times."""
         head = b"t" + bytes([table])
         found = self._db.iterator(
             start=head + _TIME.pack(after), stop=head + _TIME.pack(until + 1), include_value=False
@@ -289,7 +300,7 @@ class ColdRows:
                     batch.delete(b"t" + at + _TIME.pack(time_ms) + name)
 
     def _decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
-        """(rows of each record, the rows)."""
+        """(number of rows of each record, the rows)."""
         form = self._rows[table]
         if form.has_texts:
             numbers = [_ROWS.unpack_from(record, len(record) - 5)[0] for record in records]
@@ -314,23 +325,25 @@ class ColdRows:
     # -- snapshots -----------------------------------------------------------------------
 
     def cut(self, table: int, since: int, upto: int) -> ColdCut:
-        """The rows of one table as they are at this moment (``since`` 0), or those stamped
-        after ``since`` and not after ``upto``."""
+        """The rows of one table at this moment (``since`` 0), or those stamped after ``since`` and not after
+        ``upto``."""
         return ColdCut(self, table, self._db.snapshot(), since, upto)
 
     def decoded_names(self, names: Sequence[bytes]) -> tuple[list[Column], list[Column]]:
-        """(key columns, those that stand before a row's own) of keys by their names."""
+        """(key columns, columns between these and a row's own) from names of keys."""
         return self._keys.decode(pa.array([name[_HASH_BYTES:] for name in names], pa.binary())), []
 
     def decoded(self, table: int, records: Sequence[bytes]) -> tuple[np.ndarray, Moved]:
+        """(number of rows of each record, the rows)."""
         return self._decoded(table, records)
 
     def close(self) -> None:
+        """Closes the database."""
         self._db.close()
 
 
 class ColdCut:
-    """What lies on disk at a barrier; it may be read in peace while rows come and go."""
+    """The rows on disk at a barrier. They can be read while rows come and go."""
 
     def __init__(self, rows: ColdRows, table: int, stored: Any, since: int, upto: int) -> None:
         self._cold, self._table, self._stored = rows, table, stored
@@ -345,6 +358,7 @@ class ColdCut:
 
     @property
     def folder(self) -> Path:
+        """The folder of the database."""
         return self._cold.folder
 
     def _listed(self, at: bytes, since: int, upto: int) -> Iterator[tuple[bytes, bytes]]:
@@ -359,7 +373,7 @@ class ColdCut:
             yield name, self._stored.get(b"r" + at + name)
 
     def read(self, most: int) -> tuple[np.ndarray, list[Column], list[Column]] | None:
-        """The next (row numbers, keys, other columns), of at most so many keys; None at the end."""
+        """(row numbers, keys, other columns) of up to ``most`` further keys; None at the end."""
         found = list(islice(self._found, most))
         if not found:
             self.close()
@@ -376,5 +390,6 @@ class ColdCut:
         return rows.ids[fresh], [c.take(fresh) for c in keys], [c.take(fresh) for c in columns]
 
     def close(self) -> None:
+        """Ends the reading."""
         self._found = iter(())
         self._stored.close()

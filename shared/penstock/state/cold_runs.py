@@ -1,12 +1,12 @@
-"""Rows on the local disk that go together: by window first, then by key.
+"""Rows on the local disk that are read and removed together: ordered by window first, then by key.
 
 A key begins with ``leading`` whole numbers, which name its *run* (a window's pane)::
 
     r ‖ table ‖ run ‖ hash of the rest of the key ‖ rest
 
-A run is read in the order of its keys' hashes, so that several runs are merged piece by piece
-however long they are, and is given up as a whole, with its Bloom filter: of keys that never
-come again nothing is left.
+A run is read in the order of its keys' hashes, so that several runs of any length can be merged piece by
+piece. A run and its Bloom filter are removed as a whole, so that nothing is left of keys that never come
+again.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType(False)
 _WORD = 8
 _SIGN = np.uint64(1 << 63)
-#: Keys of a run's first Bloom filter: there may be very many runs of few keys.
+#: The number of keys for a run's first Bloom filter. It is small because there may be very many runs with few keys.
 _FIRST_KEYS = 64
-#: A Bloom filter and a dictionary's entry, beside its bits.
+#: Bytes of a Bloom filter without its bits, and of its entry in a dictionary.
 _BLOOM_BYTES = 300
-#: Keys of a run that are given up at once.
+#: How many keys of a run are removed together.
 _DROP_KEYS = 4_096
 
-#: More than this share of the memory that the state may take is not held twice.
+#: State above the memory limit divided by this is not held in memory twice.
 _LARGE_SHARE = 8
 
 
 @dataclass(slots=True)
 class RunPiece:
-    """Some keys of a run. ``keys``: their columns without the run's; ``tables``: the rows of
-    each table, ``counts`` of them a key."""
+    """Some keys of a run. ``keys``: their columns without those of the run; ``tables``: the rows of each
+    table."""
 
     keys: list[Column]
     tables: list[Moved]
@@ -61,7 +61,7 @@ class RunPiece:
 
 
 class RunNames(Names):
-    """``leads``: the columns that name runs; ordered by run, then by hash."""
+    """Names of keys with their runs, ordered by run, then by hash. ``leads``: the columns that name runs."""
 
     def __init__(
         self, form: RowBytes, leads: Sequence[Column], rest: Sequence[Column], hashes: np.ndarray
@@ -78,8 +78,11 @@ class RunNames(Names):
 
 
 class ColdRuns(ColdRows):
-    """``key_types``: without the columns that name runs, which are of ``lead_types``. ``arrange``:
-    see ``RunTier``."""
+    """``ColdRows`` ordered by run.
+
+    ``key_types``: without the columns that name runs, whose types are ``lead_types``. ``arrange``: see
+    ``RunTier``.
+    """
 
     def __init__(
         self,
@@ -140,18 +143,19 @@ class ColdRuns(ColdRows):
     # -- whole runs ------------------------------------------------------------------------
 
     def runs(self) -> list[tuple[int, ...]]:
-        """Those of which something was put here since they were last dropped."""
+        """The runs of which something was stored since they were last removed."""
         return [tuple(_numbers(name).tolist()) for name in self._blooms]
 
     def lies(self, run: bytes) -> bool:
-        """Whether something of the run was put here since it was last dropped."""
+        """Whether something of the run was stored since it was last removed."""
         return run in self._blooms
 
     def run(self, run: bytes) -> Run:
+        """A reader of the run as it is now."""
         return Run(self, self._db.snapshot(), run)
 
     def peek(self, keys: Sequence[Column]) -> RunPiece | None:
-        """What lies here of these keys, runs included; it stays. None: nothing."""
+        """The rows of these keys (their runs included), without removing them. None if there are none."""
         _, names = self.known(keys)
         found = [
             (name, record) for name in names.bytes if (record := self._db.get(b"r\x00" + name)) is not None
@@ -161,7 +165,7 @@ class ColdRuns(ColdRows):
         return self.completed(self._db, [name for name, _ in found], [record for _, record in found])
 
     def completed(self, stored: Any, names: Sequence[bytes], records: Sequence[bytes]) -> RunPiece:
-        """``records``: of the first table."""
+        """The rows of all tables for keys whose ``records`` in the first table have been read."""
         keys = self._rests(names)
         tables = [self._decoded(0, records)[1]]
         for table in range(1, len(self._rows)):
@@ -175,7 +179,7 @@ class ColdRuns(ColdRows):
         return RunPiece(keys, tables)
 
     def drop(self, run: bytes) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Forget a run: (table, keys, numbers of their rows), some at a time."""
+        """Removes a run in pieces. Yields (table, number of keys, numbers of their rows)."""
         if self._blooms.pop(run, None) is None:
             return
         for table in range(len(self._rows)):
@@ -190,9 +194,9 @@ class ColdRuns(ColdRows):
 
 
 class Run:
-    """One run as it lies on disk at this moment, read in the order of its keys' hashes.
+    """One run as it is on disk at this moment, read in the order of its keys' hashes.
 
-    ``fill`` reads on; ``take`` gives what was read, up to a hash.
+    ``fill`` reads further; ``take`` returns what was read, up to a hash.
     """
 
     def __init__(self, rows: ColdRuns, stored: Any, run: bytes) -> None:
@@ -206,21 +210,21 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """All of it was read."""
+        """Whether the whole run was read."""
         return self._ahead is None
 
     @property
     def last(self) -> int:
-        """The hash up to which it was read: there is no more of it."""
+        """The hash up to which the run was read. All keys with this hash have been read."""
         return self._hashes[-1]
 
     @property
     def empty(self) -> bool:
-        """Nothing that was read is left."""
+        """Whether everything that was read has been taken."""
         return not self._read
 
     def fill(self, most: int, most_bytes: int) -> None:
-        """Read about so much more: keys of one hash stay together."""
+        """Reads about so many more keys or bytes. Keys with the same hash stay together."""
         keys = size = 0
         while self._ahead is not None:
             name, record = self._ahead
@@ -233,7 +237,7 @@ class Run:
             self._ahead = next(self._found, None)
 
     def take(self, upto: int | None = None) -> RunPiece | None:
-        """What was read, up to a hash (None: all); None when that is nothing."""
+        """What was read, up to and including hash ``upto`` (None: all). None if that is nothing."""
         n = len(self._read) if upto is None else bisect_right(self._hashes, upto)
         if not n:
             return None
@@ -241,22 +245,25 @@ class Run:
         return self._rows.completed(self._stored, [name for name, _ in taken], [r for _, r in taken])
 
     def close(self) -> None:
+        """Ends the reading."""
         self._found.close()
         self._stored.close()
 
 
 class RunTier(ColdTier):
-    """A tier whose keys begin with ``leading`` whole numbers that name their run. Every key
-    has a row in the first table. ``arrange``: of a key's columns, those that are the key in a
-    snapshot, and those that stand there before a row's own (None: the run's are these). (The
-    rest of the arguments: see ``ColdTier``.)"""
+    """A tier whose keys begin with ``leading`` whole numbers that name their run. Every key has a row in the
+    first table.
+
+    ``arrange``: splits the columns of a key into those of the key in a snapshot, and those between these
+    and a row's own; None: the latter are the run's. The other arguments are those of ``ColdTier``.
+    """
 
     def __init__(self, *args: Any, leading: int, arrange: Arrange | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._leading, self._arrange = leading, arrange
 
     def is_large(self, keys: int) -> bool:
-        """Whether so many keys are too much to be in memory twice."""
+        """Whether so many keys are too many to be in memory twice."""
         return keys * self.key_bytes * _LARGE_SHARE > self._memory.limit_bytes
 
     def lies(self, run: Sequence[int]) -> bool:
@@ -264,14 +271,15 @@ class RunTier(ColdTier):
         return self._disk is not None and self._runs.lies(_run_name(run))
 
     def run(self, run: Sequence[int]) -> Run:
+        """A reader of the run as it is on disk."""
         return self._runs.run(_run_name(run))
 
     def runs(self) -> list[tuple[int, ...]]:
-        """Those of which a part may be on disk."""
+        """The runs of which a part may be on disk."""
         return [] if self._disk is None else self._runs.runs()
 
     def pieces(self, run: Sequence[int]) -> Iterator[RunPiece]:
-        """All that lies on disk of a run, as much at a time as may be merged or emitted."""
+        """All rows of a run on disk, in pieces that can be merged or emitted at once."""
         reading = self.run(run)
         try:
             while not reading.done:
@@ -283,12 +291,12 @@ class RunTier(ColdTier):
             reading.close()
 
     def peek(self, run: Sequence[int], keys: Sequence[Column]) -> RunPiece | None:
-        """What lies on disk of these keys in a run; it stays there. None: nothing."""
+        """The rows of these keys of a run on disk, without removing them. None if there are none."""
         n = len(keys[0])
         return self._runs.peek([*(Column(_LONG, np.full(n, x)) for x in run), *keys])
 
     def forget(self, run: Sequence[int]) -> None:
-        """Give up a run on disk."""
+        """Removes a run from the disk."""
         if self._disk is None:
             return
         for table, keys, ids in self._runs.drop(_run_name(run)):
@@ -310,7 +318,7 @@ class RunTier(ColdTier):
 
 
 def _some(stored: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The next records, not much more of them than may be in memory at once."""
+    """The next records, limited so that they fit into memory."""
     out: list[tuple[bytes, bytes]] = []
     size = 0
     while len(out) < _DROP_KEYS and size < PIECE_BYTES and (record := next(stored, None)) is not None:
@@ -320,7 +328,7 @@ def _some(stored: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _words(leads: Sequence[Column]) -> np.ndarray:
-    """uint64 (n, leading) in the order of the whole numbers."""
+    """uint64 of shape (n, leading), in the order of the signed numbers."""
     return np.stack([c.values.astype(np.int64).view(np.uint64) ^ _SIGN for c in leads], axis=1)
 
 
@@ -329,12 +337,12 @@ def _run_name(run: Sequence[int]) -> bytes:
 
 
 def _numbers(names: bytes) -> np.ndarray:
-    """int64: the whole numbers that names of runs, one behind the other, consist of."""
+    """int64: the whole numbers in the concatenated names of runs."""
     return (np.frombuffer(names, ">u8").astype(np.uint64) ^ _SIGN).view(np.int64)
 
 
 def _runs(leads: Sequence[Column]) -> Iterator[tuple[bytes, np.ndarray]]:
-    """(a run's name, its rows)."""
+    """(name of a run, its rows), for each run."""
     words = _words(leads)
     order = np.lexsort(words.T[::-1])
     words = words[order]

@@ -1,11 +1,10 @@
-"""State larger than memory: an operator's cold keys go to the local disk, with all their rows.
+"""State larger than memory: keys of an operator that were not used lately move to the local disk with all
+their rows.
 
-A ``KeySpace`` has a tier. A clock hand passes over the slots of the keys and moves out those that
-nobody touched since it came by last; a key that is asked for comes back with all its rows,
-before the operator looks at it.
-
-A space whose keys cannot move, or that has no limit to keep to, has a ``Resident`` tier:
-it counts, and fails when far too much is held.
+A ``KeySpace`` has a tier. A clock hand passes over the slots of the keys and evicts those that were not
+used since it passed last. A key that is used again comes back with all its rows before the operator reads
+it. A space whose keys cannot move, or that has no memory limit, has a ``Resident`` tier: it counts the
+memory and fails if far too much is used.
 """
 
 from __future__ import annotations
@@ -30,24 +29,23 @@ if TYPE_CHECKING:
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
-#: Keys evicted at once (or twice as many as came, if that is more): a few milliseconds.
+#: How many keys are evicted at once, or twice as many as came if that is more. It takes a few milliseconds.
 _EVICT_KEYS = 1_024
-#: Keys that are moved together, and bytes of rows on their way out: what lies there twice.
+#: The most keys, and bytes of rows, that are moved together: these are in memory twice.
 _PIECE_KEYS, _PIECE_BYTES = 512, 512 << 10
-#: Slots the hand passes at once, at most.
+#: The most slots that the clock hand passes at once.
 _PASS = 1 << 16
-#: LevelDB's write buffer, as a share of the memory that the state may take, at least and at
-#: most. There may be two of them, and half as much is for reading.
+#: LevelDB's write buffer: the memory limit divided by the first, at least and at most so many bytes.
 _BUFFER_SHARE, _LEAST_BUFFER, _MOST_BUFFER = 16, 256 << 10, 16 << 20
-#: Keys removed at once when their time is over.
+#: How many expired keys are removed at once.
 _EXPIRE_KEYS = 4_096
 _LATEST = (1 << 63) - 1
-#: What is merged or emitted at once: bytes of rows; keys, at least and at most.
+#: What is merged or emitted at once: bytes of rows; the least and the most keys.
 PIECE_BYTES, LEAST_KEYS, MOST_KEYS = 1 << 20, 64, 1 << 14
 
 
 class Movable(Protocol):
-    """What a tier needs of a table: see ``SlotTable``."""
+    """The parts of a table that a tier uses; see ``SlotTable``."""
 
     @property
     def types(self) -> Sequence[LogicalType]: ...
@@ -69,24 +67,24 @@ class Movable(Protocol):
 
 
 def can_evict(ctx: StateContext, key_types: Sequence[LogicalType]) -> bool:
-    """Whether there is a limit to keep to, and the keys have canonical bytes."""
+    """Whether there is a memory limit, and the keys have canonical bytes."""
     return bool(ctx.memory.limit_bytes and key_types and all(_is_plain(x) for x in key_types))
 
 
 def make_changes(ctx: StateContext, *, evicts: bool) -> SlotChanges:
-    """What a table that may be moved announces its changes to."""
+    """The object to which a table announces its changes. ``evicts``: its rows may move to the disk."""
     return RowChanges(ctx.epochs) if evicts else SlotChanges(ctx.epochs)
 
 
 class Resident:
-    """All rows stay in memory and are counted. ``nbytes``: without room that is free."""
+    """A tier that keeps all rows in memory and counts them. ``nbytes``: bytes in use."""
 
-    #: Keys on disk.
+    #: The number of keys on disk.
     count = 0
 
     @property
     def piece_keys(self) -> int:
-        """As many keys as may be merged or emitted at once."""
+        """How many keys may be merged or emitted at once."""
         return MOST_KEYS
 
     def __init__(self, ctx: StateContext, nbytes: Callable[[], int], *, evicts: bool = False) -> None:
@@ -94,53 +92,52 @@ class Resident:
         self._holder = ctx.memory.add(ctx.name, nbytes, evicts=evicts)
 
     def fetch(self, new: np.ndarray) -> np.ndarray:
-        """``new``: slots of keys, just made. The rows that lie on disk for some of them come
-        back; returns the others."""
+        """Brings back the rows of keys that are on disk. ``new``: slots that were just made. Returns those
+        without rows on disk."""
         return new
 
     def expire(self, until_ms: int, table: int = 0) -> bool:
-        """Forget a table's rows of keys that nobody touched after this time, with their rows in
-        the tables that know no times. Some of them at a time: False when it is to be called
-        again."""
+        """Removes the rows of a table on disk for keys not touched after ``until_ms``, and their rows in
+        tables without times: a part of them at each call. Returns False if it has to be called again."""
         return True
 
     def due(self, until: int) -> list[Column] | None:
-        """Key columns of keys on disk whose time, in the first table, is not after this: some of
-        them, the earliest first; None: there are none. The caller has them come back (``fetch``).
-        From then on none is put away with an earlier time."""
+        """Key columns of some keys on disk whose time, in the first table, is not after ``until``, earliest
+        first; None if there are none. The caller brings them back (``fetch``). No key with an earlier time
+        may be evicted after that."""
         return None
 
     def earliest(self) -> int | None:
-        """The first time of a key on disk."""
+        """The first time of a key on disk; None if there is none."""
         return None
 
     def look(self, table: int, keys: Sequence[Column]) -> tuple[np.ndarray, list[Column]] | None:
-        """(position of the key, columns) of the rows that a table has on disk of distinct keys; they
-        stay there. None: there are none."""
+        """(position of the key, columns) of the rows that a table has on disk for distinct keys, without
+        removing them. None if there are none."""
         return None
 
     def stored(self, table: int) -> Iterator[tuple[list[Column], list[Column]]]:
-        """(key columns, other columns) of all rows that a table has on disk at this moment, some at a
-        time."""
+        """(key columns, other columns) of all rows of a table that are on disk now, in pieces."""
         return iter(())
 
     def used(self, slots: np.ndarray) -> None:
-        """These were touched."""
+        """Marks keys as used."""
 
     def make_room(self, fresh: int = 0) -> None:
-        """After ``fresh`` new keys: evict what the memory's limit asks for, as far as may be
-        at once."""
+        """Evicts keys as the memory limit requires, limited so that it takes a few milliseconds. ``fresh``:
+        number of new keys. Raises ExternalError if far too much memory is used afterwards."""
         self._memory.check()
 
     def settle(self) -> None:
-        """While restoring: evict all that is too much."""
+        """Evicts all keys above the limit, while state is restored."""
 
     def close(self) -> None:
+        """Gives back the claim on the slot's memory."""
         self._memory.remove(self._holder)
 
 
 class Index(Protocol):
-    """What a tier needs of a ``KeyIndex``."""
+    """The parts of a ``KeyIndex`` that a tier uses."""
 
     types: list[LogicalType]
 
@@ -155,8 +152,8 @@ class Index(Protocol):
 
 
 class ColdTier(Resident):
-    """``drop(key slots)``: gives up keys and their rows, which lie on disk by then. ``nbytes``:
-    of the rows in memory, without room that is free."""
+    """A tier that evicts keys to the disk. ``drop(key slots)``: frees keys and rows in memory that have been
+    written to the disk. ``nbytes``: bytes of rows in memory that are in use."""
 
     def __init__(
         self,
@@ -169,31 +166,31 @@ class ColdTier(Resident):
     ) -> None:
         super().__init__(ctx, self.nbytes, evicts=True)
         self._folder = ctx.local_dir / "cold"
-        #: May grow until the first row is moved.
+        #: Tables may be added until the first row is moved.
         self._index, self._tables = index, tables
         self._drop, self._rows_nbytes = drop, nbytes
         self._used = np.zeros(1024, np.bool_)
         self._hand = 0
-        #: Keys that came back since room was last made.
+        #: The number of keys that came back since the last ``make_room``.
         self._came = 0
-        #: Bytes evicted since the allocators gave back what they hold of them.
+        #: Bytes evicted since the last ``release_memory``.
         self._given_up = 0
         self._disk: ColdRows | None = None
         self.count = 0
-        # By table: what was last touched by then is gone; some of it is still to be removed.
+        # Table → time up to which its rows have expired; the tables that still have such rows on disk.
         self._expired_ms: dict[int, int] = {}
         self._expiring: set[int] = set()
-        #: Keys with an earlier time were all found due.
+        #: All keys with an earlier time have been returned by ``due``.
         self._due = 0
         ctx.metrics.gauge("numKeysOnDisk", lambda: self.count)
 
     def nbytes(self) -> int:
-        """In memory."""
+        """Bytes in memory."""
         return self._rows_nbytes() + (0 if self._disk is None else self._disk.nbytes)
 
     @property
     def key_bytes(self) -> float:
-        """Of a key in memory with its rows, on average."""
+        """The average size in memory of a key with its rows, in bytes."""
         return max(self._rows_nbytes() / max(len(self._index), 1), 1.0)
 
     @property
@@ -244,7 +241,7 @@ class ColdTier(Resident):
         return found
 
     def _standing(self, table: int, moved: Moved, dead: np.ndarray) -> np.ndarray:
-        """Mask of the rows whose time is not over: a sweep may not have come to them yet."""
+        """Mask of the rows that have not expired; expired rows may not be removed from the disk yet."""
         if moved.times is not None:
             return moved.times > self._expired_ms.get(table, -1)
         return ~np.repeat(dead, moved.counts)
@@ -318,7 +315,7 @@ class ColdTier(Resident):
             pass
 
     def _evict(self, most: int) -> int:
-        """Keys moved out."""
+        """Evicts up to ``most`` keys; returns how many."""
         if not len(self._index):
             return 0
         excess = self._memory.excess(self._holder)
@@ -367,8 +364,8 @@ class ColdTier(Resident):
         return ColdRows(self._folder, self._index.types, tables, buffer_bytes=buffer_bytes)
 
     def _coldest(self, n: int) -> np.ndarray:
-        """Up to n slots that the hand finds untouched; it goes round twice at most, for the
-        first time it may only find what was touched before."""
+        """Up to ``n`` slots that the hand finds unused. It passes each slot at most twice, because the first
+        pass may only clear the marks."""
         high = self._index.high
         self._used = grown(self._used, high)
         found: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""What keyed state needs of the operator that keeps it."""
+"""The part of an operator's context that its keyed state uses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 class StateContext(Protocol):
-    """The part of an ``OperatorContext`` that state uses. ``name``: the operator's, for errors;
-    ``now_ms``, ``wake_at``: processing time, ms since the epoch; ``local_dir``: a private folder
-    on the local disk; ``memory``: what the state of the slot may take; ``epochs``: the task's."""
+    """The part of an ``OperatorContext`` that state uses.
+
+    ``name``: the operator's, for errors. ``now_ms`` and ``wake_at``: processing time, milliseconds since
+    1970. ``local_dir``: a private folder on the local disk. ``memory``: the memory account of the slot.
+    ``epochs``: the task's.
+    """
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""May state written as one type be read as another? Widening, and rows by field name."""
+"""Reads state that was written with another type: widening conversions, and rows by field name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _RANKS = {t.TinyIntType: 1, t.SmallIntType: 2, t.IntType: 3, t.BigIntType: 4}
 def converter(
     stored: t.LogicalType, declared: t.LogicalType, where: str, renamed: Mapping[str, str] | None = None
 ) -> Convert | None:
-    """A function old value → new value (never called with None), or None when values stay.
+    """A function from stored to declared value (never called with None), or None if the values stay as they
+    are.
 
-    Allowed: integer and FLOAT → DOUBLE widening, more precision of DECIMAL at one scale,
-    longer strings, rows with fields added (NULL), dropped, reordered, widened or ``renamed``
-    (declared name → stored name). SpecError names the state and both types otherwise.
+    Allowed are: integer and FLOAT → DOUBLE widening, a higher precision of DECIMAL with the same scale,
+    longer strings, and rows with fields added (NULL), dropped, reordered, widened or ``renamed`` (declared
+    name → stored name). Otherwise raises SpecError, which names the state (``where``) and both types.
     """
     stored, declared = stored.with_nullable(True), declared.with_nullable(True)
     if stored == declared:

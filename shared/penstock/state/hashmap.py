@@ -1,4 +1,4 @@
-"""The in-memory backend: one dictionary a state. Values are the user's own objects."""
+"""The state backend in memory: one dictionary for each state. Values are the user's own objects."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class DictTable(dict[Any, Any]):
-    """``table[key]`` is a plain dictionary access, None when absent. Whoever sets a key
-    says so to ``changes`` before (``states.State`` does)."""
+    """``table[key]`` is a plain dictionary access; None if the key is absent. A caller that sets a key
+    announces it to ``changes`` first, as ``states.State`` does."""
 
     __slots__ = ("changes",)
 
@@ -29,15 +29,19 @@ class DictTable(dict[Any, Any]):
         return None
 
     def remove(self, key: Any) -> None:
+        """Removes the key, and announces that."""
         self.changes.note(key)
         self.pop(key, None)
         self.changes.removed(key)
 
     def touch(self, key: Any) -> None:
+        """Announces that the value of the key is about to change in place."""
         self.changes.note(key)
 
 
 class HashMapStateBackend(KeyedStateBackend):
+    """The state backend ``hashmap``: all state is in dictionaries in memory."""
+
     def _make_table(self, desc: StateDescriptor, namespaced: bool) -> DictTable:
         return DictTable(self.epochs)
 

@@ -1,8 +1,8 @@
-"""What changed in state that is kept by key: dictionaries, LevelDB rows, timers.
+"""Records which keys of a state changed: for dictionaries, LevelDB rows and timers.
 
-The keys that changed are remembered per epoch; they are frozen by putting an empty
-dictionary in their place. Before a key changes for the first time after a cut, the value that the
-cut is to have is put aside for it.
+The changed keys are recorded for each epoch; a cut takes the record and puts an empty dictionary in its
+place. Before a key changes for the first time after a cut, the value that the cut must contain is put
+aside.
 """
 
 from __future__ import annotations
@@ -20,48 +20,50 @@ if TYPE_CHECKING:
 
     from penstock.state.epochs import Epochs
 
-    #: (keys, their values, None where removed) → rows. On the data thread.
+    #: (keys, their values, None where removed) → rows. Called on the data thread.
     MakeRows = Callable[[Sequence[Any], Sequence[Any]], pa.RecordBatch]
-    #: (rows copied in passing, rows put aside, whether it is a delta) → the block.
+    #: (rows copied during the scan, rows put aside before a change, whether it is a delta) → the block.
     Assemble = Callable[[list[pa.RecordBatch], list[pa.RecordBatch], bool], KeyedBlock]
 
-#: Cuts that may wait for a confirmation before their keys are thrown together.
+#: How many cuts may wait for their confirmation before the records of the oldest two are merged.
 _MOST_OLDER = 4
 _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 512, 64, 16_384
 
 
 class KeyChanges:
-    """Changed keys of one table, whose live value of a key ``value`` gives (None: absent).
+    """The changed keys of one table. ``value`` returns the live value of a key (None: absent).
 
-    ``changed``: those since the last cut, and whether each was there then. Whoever changes a
-    key that is not in it calls ``first_change`` before (``note`` does both).
+    ``changed``: the keys changed since the last cut, and whether each existed then. Before a key that is
+    not in it changes, ``first_change`` must be called (``note`` does both).
     """
 
     __slots__ = ("_began", "_epochs", "_older", "changed", "cuts", "value")
 
     def __init__(self, epochs: Epochs, value: Callable[[Any], Any]) -> None:
         self._epochs = epochs
-        #: The epoch in which the table was made: no snapshot up to an earlier one holds it.
+        #: The epoch in which the table was made. Snapshots up to an earlier epoch do not contain the table.
         self._began = epochs.now
         self.value = value
         self.changed: dict[Any, bool] = {}
-        #: (epoch, keys changed up to it) of cuts since the confirmed one.
+        #: (epoch, keys changed up to it) of each cut after the confirmed one.
         self._older: list[tuple[int, dict[Any, bool]]] = []
         self.cuts: list[KeyCut] = []
 
     def first_change(self, key: Any) -> None:
+        """Announces the first change of ``key`` since the last cut."""
         for cut in self.cuts:
             cut.keep(key)
         self.changed[key] = self.value(key) is not None
 
     def note(self, key: Any) -> None:
-        """``key`` is about to change."""
+        """Announces that ``key`` is about to change."""
         if key not in self.changed:
             self.first_change(key)
 
     def removed(self, key: Any) -> None:
-        """``key`` was noted and is gone: what came after the last cut leaves no trace."""
+        """Announces that ``key``, which was noted, has been removed. A key that was new since the last cut
+        leaves no trace."""
         if not self.changed[key]:
             del self.changed[key]
 
@@ -73,11 +75,13 @@ class KeyChanges:
         make_rows: MakeRows,
         assemble: Assemble,
     ) -> KeyCut:
-        """The table at this moment. ``rows()``: iterates over all (key, value) while the
-        table changes, keys that changed meanwhile in any way; ``copy``: of a value that
-        may change in place."""
+        """The table at this moment. Nothing is copied yet.
+
+        ``rows()`` iterates over all (key, value) while the table changes; a key that changes may come with
+        either value. ``copy`` copies a value that may change in place.
+        """
         since = self._epochs.since
-        if since < self._began:  # the checkpoint that a delta would build on knows nothing of this table
+        if since < self._began:  # the checkpoint on which a delta would build does not contain this table
             since = 0
         confirmed = self._epochs.settled
         self._older = [(epoch, keys) for epoch, keys in self._older if epoch > confirmed]
@@ -95,6 +99,8 @@ class KeyChanges:
 
 
 class KeyCut(PendingBlock):
+    """The cut of a table by key, while it is copied; see ``PendingBlock``."""
+
     def __init__(
         self,
         changes: KeyChanges,
@@ -116,7 +122,7 @@ class KeyCut(PendingBlock):
         self._aside: list[pa.RecordBatch] = []
 
     def keep(self, key: Any) -> None:
-        """``key`` is about to change: put its value aside."""
+        """Puts the value of ``key`` aside, because the key is about to change."""
         if key in self._kept or (self._sets is not None and not any(key in keys for keys in self._sets)):
             return
         value = self._changes.value(key)
@@ -152,7 +158,7 @@ class KeyCut(PendingBlock):
             self._changes.cuts.remove(self)
 
     def _take(self, found: Iterator[tuple[Any, Any]], out: list[pa.RecordBatch]) -> bool:
-        """Make the next rows; False when there are none left."""
+        """Makes the next rows. Returns False if there are none left."""
         began = time.perf_counter()
         pairs = list(itertools.islice(found, self._size))
         rows = pairs

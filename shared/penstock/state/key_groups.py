@@ -1,4 +1,4 @@
-"""Sets of key groups, and the groups that a store of keyed state has given away."""
+"""Sets of key groups, and the key groups that a store of keyed state has given to another subtask."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from penstock.types.column import Column
 
-#: Key groups that an error names.
+#: How many key groups an error names.
 _NAMED = 8
 
 
 class KeyGroups:
-    """A set of the key groups 0 … ``max_parallelism`` − 1. It never changes."""
+    """An immutable set of key groups out of 0 … ``max_parallelism`` − 1."""
 
     __slots__ = ("_has",)
 
@@ -29,16 +29,17 @@ class KeyGroups:
 
     @classmethod
     def range(cls, first: int, last: int, max_parallelism: int) -> KeyGroups:
-        """``first`` to ``last``, both included; none where ``first`` is above ``last``."""
+        """The key groups from ``first`` to ``last``, inclusive; none if ``first`` is above ``last``."""
         return cls(range(first, last + 1), max_parallelism)
 
     @classmethod
     def all(cls, max_parallelism: int) -> KeyGroups:
-        """Every key group there is."""
+        """All key groups."""
         return cls(range(max_parallelism), max_parallelism)
 
     @property
     def max_parallelism(self) -> int:
+        """The number of key groups of the job."""
         return len(self._has)
 
     def __len__(self) -> int:
@@ -66,8 +67,11 @@ class KeyGroups:
         return f"KeyGroups({list(self)}, {self.max_parallelism})"
 
     def holds(self, keys: Sequence[Column], n: int) -> np.ndarray:
-        """bool a row: whether the key group of the row's key is in the set. ``keys``: the columns by
-        which the input is partitioned, in their order; ``n`` rows (without columns all are of group 0)."""
+        """For each row, whether the key group of its key is in the set (bool).
+
+        ``keys``: the columns by which the input is partitioned, in their order; ``n``: the number of rows.
+        Without columns all rows are in group 0.
+        """
         hashes = hash_columns(keys) if keys else np.zeros(n, np.uint64)
         return self._has[key_groups(hashes, self.max_parallelism)]
 
@@ -77,11 +81,11 @@ class KeyGroups:
 
 
 class GivenAway:
-    """The key groups that a store has given away: whoever asks for one of their keys is refused, and
-    their rows are freed in slices.
+    """The key groups that a store has given away. It refuses requests for their keys, and frees their rows in
+    slices.
 
-    ``sweep(groups)``: frees all rows of these groups, a piece of about a millisecond between two steps
-    of the iterator. ``where``: names the store in errors.
+    ``sweep(groups)`` frees all rows of these groups, in steps of about a millisecond. ``where`` names the
+    store in errors.
     """
 
     __slots__ = ("_sweep", "_where", "_work", "any", "groups")
@@ -91,7 +95,7 @@ class GivenAway:
     ) -> None:
         self.groups = KeyGroups((), max_parallelism)
         self._sweep, self._where = sweep, where
-        #: Whether any group is masked: asked with every batch.
+        #: Whether any group is masked. It is read with every batch.
         self.any = False
         self._work: Iterator[None] | None = None
 
@@ -103,7 +107,7 @@ class GivenAway:
         self._work = self._sweep(groups)
 
     def drop(self, more: Callable[[], bool]) -> bool:
-        """Free rows of masked groups as long as ``more()``. True: none are left."""
+        """Frees rows of masked groups while ``more()`` is True. Returns whether none are left."""
         while self._work is not None:
             if not more():
                 return False
@@ -112,24 +116,23 @@ class GivenAway:
         return True
 
     def finish(self) -> None:
-        """Free all that is left. Whatever reads by time, or reads everything, calls this first."""
+        """Frees all rows that are left. A caller that reads by time, or reads everything, calls this first."""
         if self._work is not None:
             self.drop(lambda: True)
 
     def take_back(self, groups: KeyGroups) -> None:
-        """These groups come to the store (again)."""
+        """These groups belong to the store from now on."""
         self.finish()
         self.groups -= groups
         self.any = len(self.groups) > 0
 
     def refuse(self, keys: Sequence[Column], n: int) -> None:
-        """InternalError when one of these keys was given away. Nothing is computed before the first
-        group is masked."""
+        """Raises InternalError if one of these keys was given away. Costs nothing until a group is masked."""
         if self.any and (gone := self.groups.holds(keys, n)).any():
             raise self._refused(f"{int(gone.sum())} of {n} rows")
 
     def refuse_groups(self, groups: KeyGroups) -> None:
-        """InternalError when one of these groups was given away."""
+        """Raises InternalError if one of these groups was given away."""
         if len(gone := self.groups & groups):
             raise self._refused(f"a request for the groups {_some(gone)}")
 

@@ -1,6 +1,7 @@
-"""The states and timers of a key store as rows, and back (``docs/state-format.md``).
+"""Converts the states and timers of a key store to rows and back (``docs/state-format.md``).
 
-An *entry* is what a table knows a value by: a key, or (key, namespace); of a timer (time, entry)."""
+An *entry* identifies a value in a table: a key, or (key, namespace); for a timer it is (time, entry).
+"""
 
 from __future__ import annotations
 
@@ -31,9 +32,12 @@ _BIGINT = t.BigIntType()
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """One state, or one kind of timers. ``entries()``: all (entry, value) of this moment, while the table
-    may change; ``copy``: of a value that may change in place; ``make(entries, values)``: rows, of which
-    None is removed; ``key_of``: the key of an entry; ``remove``: gives one up."""
+    """The rows of one state, or of one kind of timers.
+
+    ``entries()``: all (entry, value) at this moment, while the table may change. ``copy``: copies a value
+    that may change in place. ``make(entries, values)``: the rows; None marks a removed entry. ``key_of``:
+    the key of an entry. ``remove``: removes an entry.
+    """
 
     name: str
     form: blocks.RowForm
@@ -45,25 +49,26 @@ class EntryRows:
     copy: Callable[[Any], Any] | None = None
 
     def cut(self) -> KeyCut:
-        """All of it at this moment; nothing is copied yet."""
+        """All entries at this moment. Nothing is copied yet."""
         return self.changes.cut(
             rows=self.entries, copy=self.copy, make_rows=self.make, assemble=self.form.block
         )
 
     def of_groups(self, groups: KeyGroups, most: int) -> Iterator[list[tuple[Any, Any]]]:
-        """The (entry, value) whose key is of these groups, of ``most`` at a time; some are empty."""
+        """The (entry, value) pairs of these key groups. Each step examines ``most`` entries and may yield an
+        empty list."""
         found = self.entries()
         while part := list(itertools.islice(found, most)):
             keys = self.form.space.columns([self.key_of(entry) for entry, _ in part])
             yield list(itertools.compress(part, groups.holds(keys, len(part)).tolist()))
 
     def exported(self, groups: KeyGroups) -> Iterator[StateRows]:
-        """Rows of these groups as ``KeyedState.export`` gives them."""
+        """The rows of these key groups, as ``KeyedState.export`` returns them."""
         for part in self.of_groups(groups, PIECE_ROWS):
             yield from self.rows(part)
 
     def rows(self, part: Iterable[tuple[Any, Any]]) -> Iterator[StateRows]:
-        """Those that hold a value."""
+        """The rows of the entries that have a value."""
         part = [pair for pair in part if pair[1] is not None]
         if part:
             batch = without_removed(self.make([entry for entry, _ in part], [value for _, value in part]))
@@ -81,7 +86,7 @@ class Registered:
 
     @property
     def timed(self) -> bool:
-        """Live values are (value, expires ms)."""
+        """Whether live values are (value, expiry in ms)."""
         return self.desc.ttl is not None
 
 
@@ -91,7 +96,7 @@ def state_rows(
     entries: Callable[[], Iterator[tuple[Any, Any]]],
     now_ms: Callable[[], int],
 ) -> EntryRows:
-    """The rows of a state. Values that have expired count as removed."""
+    """The rows of a state. Expired values count as removed."""
     desc = state.desc
     schema: dict[str, Any] = {"kind": desc.kind}
     if isinstance(desc, MapStateDescriptor):
@@ -117,7 +122,7 @@ def state_rows(
 
 
 def timer_rows(name: str, queue: TimerQueue, space: blocks.KeyLayout, *, namespaced: bool) -> EntryRows:
-    """The rows of timers."""
+    """The rows of the timers in ``queue``."""
     form = blocks.RowForm(space, namespaced, (("time", _BIGINT),), {"kind": "timer"}, ("time",))
 
     def make(pairs: Sequence[Any], registered: Sequence[Any]) -> pa.RecordBatch:
@@ -153,8 +158,8 @@ def read_values(
     now_ms: int,
     where: str,
 ) -> Iterator[Iterable[tuple[Any, Any]]]:
-    """(entry, live value) of restored rows, batch by batch; of a map all at once, for its rows may be
-    of several batches."""
+    """(entry, live value) of restored rows, batch by batch. The rows of one map may be in several batches, so
+    maps come all at once. Raises SpecError if the stored types do not fit the declared ones."""
     desc: Any = state.desc
     if desc.kind == "map":
         yield _read_maps(state, space, batches, schema, now_ms, where).items()
@@ -216,10 +221,10 @@ def _with_expiry(
     if desc.ttl is None:
         return values
     if "expires_ms" in schema["types"]:
-        # The time to live is the program's: of a value that was written under another one it counts from the same write.
+        # The program's time to live applies. For a value that was written under another one it counts from the same write.
         longer = desc.ttl.ttl_ms - schema["ttl_ms"]
         expires = [at + longer for at in blocks.read_field(batch, schema, "expires_ms")[1]]
-    else:  # the time to live is new: it begins now
+    else:  # the state had no time to live: it begins now
         expires = [now_ms + desc.ttl.ttl_ms] * len(values)
     return list(zip(values, expires, strict=True))
 
@@ -246,7 +251,7 @@ def _map_rows(
     keys: Sequence[Any],
     values: Sequence[Any],
 ) -> pa.RecordBatch:
-    """A row an entry of the map; a map that is gone is one row, removed."""
+    """One row for each entry of the map. A map that was removed is one row, marked as removed."""
     expires: list[Any] = [0] * len(keys)
     if state.timed:
         (values, expires), _ = _without_expired(values, now_ms())

@@ -1,9 +1,8 @@
-"""The keys of one operator, with all that it keeps of them.
+"""The keys of one operator, with everything that the operator keeps for them.
 
-A ``KeySpace`` holds the index of the operator's partition key, how often each key is used, and
-the tables of rows by key. What every keyed operator needs is here, once: keys that go to the
-disk and come back, the limit of memory, time to live, cuts, restoring, gauges, closing.
-``docs/state.md`` tells how an operator uses it.
+A ``KeySpace`` holds the index of the operator's partition key, the number of uses of each key, and the
+tables of rows by key. It does for every keyed operator: eviction to the disk and return, the memory limit,
+time to live, cuts, restoring, gauges and closing. ``docs/state.md`` explains how an operator uses it.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from penstock.state.slot_table import SlotTable
     from penstock.types.logical import LogicalType
 
-#: Keys that were given away and are freed at once: in memory, and of those on disk, which come back
-#: for that.
+#: How many keys that were given away are freed at once: in memory, and on disk (these are brought back to be freed).
 _DROP_KEYS, _DROP_COLD_KEYS = 1_024, 32
 
 
@@ -45,13 +43,13 @@ class KeySpace:
     """The keys of an operator in memory, each with a slot number, and the tables that share them.
 
     Args:
-        ctx: What the state may use of the operator's context.
-        types: Types of the key's columns; none at all means one key.
-        kind: The operator's, in its snapshots.
+        ctx: The part of the operator's context that state uses.
+        types: Types of the key's columns. Without columns there is one key.
+        kind: The kind of operator, for its snapshots.
         names: Names of the key's columns in snapshots; None: ``key0``, ``key1`` …
-        ttl_ms: A key that was not written for so many ms goes with its rows; 0: never.
-        evicts: Keys may go to the local disk, if memory has a limit and the keys have canonical bytes.
-        counted: Tables count the rows of a key in ``uses``, and a key that a batch leaves without rows is forgotten.
+        ttl_ms: A key that was not written for so many ms is removed with its rows; 0: never.
+        evicts: Keys may move to the local disk, if memory has a limit and the keys have canonical bytes.
+        counted: Tables count the rows of a key in ``uses``. A key without rows after a batch is removed.
 
     The tables are made next; then ``restore`` is called once.
     """
@@ -70,19 +68,19 @@ class KeySpace:
         self.ctx, self.kind, self.counted = ctx, kind, counted
         self.index = KeyIndex(types)
         self.names = [f"key{i}" for i in range(len(types))] if names is None else list(names)
-        #: By key slot, where tables count: rows that refer to the key.
+        #: Key slot → number of rows that refer to the key, if ``counted``.
         self.uses = np.zeros(1024, np.int64)
         self.ttl = TimeToLive(ttl_ms, ctx)
         self.evicts = evicts and can_evict(ctx, self._canonical(types))
         self.tables: list[SlotTable] = []
-        #: The key groups that another subtask owns by now.
+        #: The key groups that have been given to another subtask.
         self.given = GivenAway(ctx.max_parallelism, self._sweep, where=ctx.name)
         self.tier = self._make_tier()
         ctx.metrics.gauge("numKeysInState", lambda: len(self.index))
         ctx.metrics.gauge("stateBytes", self.live_bytes)
 
     def _canonical(self, types: Sequence[LogicalType]) -> Sequence[LogicalType]:
-        """Those of the key's columns that need canonical bytes on disk."""
+        """The types of those key columns that need canonical bytes on disk."""
         return types
 
     def _make_tier(self) -> Resident:
@@ -91,26 +89,26 @@ class KeySpace:
         return ColdTier(self.ctx, self.index, self.tables, drop=self.evicted, nbytes=self.live_bytes)
 
     def add(self, table: SlotTable) -> None:
-        """A table of this space; tables that it owns are added after it."""
+        """Adds a table. Tables that it owns are added after it."""
         self.tables.append(table)
 
     def __len__(self) -> int:
-        """Keys in memory."""
+        """The number of keys in memory."""
         return len(self.index)
 
     @property
     def high(self) -> int:
-        """One above the highest slot ever given out."""
+        """One above the highest slot number ever used."""
         return self.index.high
 
     @property
     def on_disk(self) -> int:
-        """Keys on disk."""
+        """The number of keys on disk."""
         return self.tier.count
 
     @property
     def copying(self) -> bool:
-        """A cut is still being copied: freeing many rows now would copy them all at once."""
+        """Whether a cut is still being copied. Freeing many rows now would copy them all at once."""
         return any(table.changes.copying for table in self.tables)
 
     @property
@@ -119,23 +117,25 @@ class KeySpace:
         return [table.name for table in self.tables]
 
     def live_bytes(self) -> int:
-        """Bytes of keys and rows in memory, without room that is free."""
+        """Bytes of keys and rows in memory that are in use."""
         each = 8 + (8 if self.ttl.ttl_ms else 0)
         return self.index.live_bytes + each * len(self.index) + sum(t.live_bytes for t in self.tables)
 
     # -- keys ----------------------------------------------------------------------------
 
     def touch(self, columns: Sequence[Column], n: int) -> Touched:
-        """``with space.touch(columns, n) as keys``: work on the keys of ``n`` rows, given as key ``columns``; see ``Touched``."""
+        """``with space.touch(columns, n) as keys``: works on the keys of ``n`` rows with the key columns
+        ``columns``; see ``Touched``. Raises InternalError if a key was given away."""
         return Touched(self, columns, n)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(slot of each row's key, slots that are new to the memory: ``fetch`` them), of ``n`` rows with key ``columns``."""
+        """(slot of each row's key, slots that were just made) for ``n`` rows. The caller passes the latter to
+        ``fetch``."""
         return self.index.upsert(columns, n)
 
     def fetch(self, made: np.ndarray) -> np.ndarray:
-        """``made``: slots that are new to the memory. They are empty, or their rows come back from
-        the disk. Returns those that had no row anywhere."""
+        """Prepares slots that were just made: they are empty, or their rows come back from the disk. Returns
+        those whose key had no row anywhere."""
         if not len(made):
             return made
         self._made(made)
@@ -144,19 +144,19 @@ class KeySpace:
         return self.tier.fetch(made)
 
     def _made(self, slots: np.ndarray) -> None:
-        """These slots are new to the memory."""
+        """Called for slots that were just made."""
 
     def keys(self, slots: np.ndarray) -> list[Column]:
-        """The key columns of slots."""
+        """The key columns of ``slots``."""
         return self.index.keys(slots)
 
     def use(self, slots: np.ndarray, times: np.ndarray | int = 1) -> None:
-        """``times`` more rows refer to the keys in ``slots`` (repeats allowed)."""
+        """Records that ``times`` more rows refer to the keys in ``slots`` (repeats allowed)."""
         self.uses = grown(self.uses, self.index.high)
         np.add.at(self.uses, slots, times)
 
     def free_unused(self, slots: np.ndarray) -> None:
-        """Forget those of these keys (repeats allowed) that no row refers to."""
+        """Removes those of these keys (repeats allowed) to which no row refers."""
         self.uses = grown(self.uses, self.index.high)
         unused = slots[self.uses[slots] == 0]
         if len(unused):
@@ -165,13 +165,13 @@ class KeySpace:
             self.index.free(unused)
 
     def free(self, slots: np.ndarray) -> None:
-        """Give up keys (each once) and all their rows."""
+        """Removes keys (each listed once) and all their rows."""
         self._free_rows(slots)
         self.ttl.forget(slots)
         self.index.free(slots)
 
     def evicted(self, slots: np.ndarray) -> None:
-        """These keys lie on disk with all their rows: give up what the memory has of them."""
+        """Frees the memory of keys that have been written to the disk with all their rows."""
         self.free(slots)
 
     def _free_rows(self, slots: np.ndarray) -> None:
@@ -184,15 +184,15 @@ class KeySpace:
     # -- looking from outside ------------------------------------------------------------
 
     def find(self, columns: Sequence[Column], n: int) -> np.ndarray:
-        """Slot of each of ``n`` keys, ``columns`` as ``upsert`` takes them; -1 where a key is not in memory."""
+        """The slot of each of ``n`` keys; -1 if a key is not in memory. ``columns`` as for ``upsert``."""
         return self.index.lookup(columns, n)
 
     def _disk_columns(self, columns: Sequence[Column]) -> Sequence[Column]:
-        """What ``upsert`` takes, in the order in which a key's columns stand on disk."""
+        """The key columns of ``upsert``, in their order on disk."""
         return columns
 
     def _addressed(self, keys: Sequence[Column], n: int) -> tuple[Sequence[Column], int]:
-        """What ``upsert`` takes of everything that is kept of these keys, and how many that are."""
+        """(columns for ``upsert``, their number) of all entries that belong to these keys."""
         return keys, n
 
     def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
@@ -212,7 +212,7 @@ class KeySpace:
                 yield table.exported(key, [*head, *cold[1]])
 
     def export(self, groups: KeyGroups) -> Iterator[StateRows]:
-        """See ``KeyedState``; each row as it is when its turn comes."""
+        """See ``KeyedState``. Each row comes as it is when it is read."""
         self.given.refuse_groups(groups)
         for table in self.tables:
             live = table.changes.live()
@@ -225,7 +225,7 @@ class KeySpace:
             yield from self._cold_rows(table, groups)
 
     def _cold_rows(self, table: SlotTable, groups: KeyGroups) -> Iterator[StateRows]:
-        """The rows of a table that lie on disk at this moment."""
+        """The rows of a table that are on disk at this moment."""
         for keys, others in self.tier.stored(self.tables.index(table)):
             chosen = np.flatnonzero(groups.holds(keys, len(keys[0])))
             if len(chosen):
@@ -248,12 +248,13 @@ class KeySpace:
         return self.given.drop(more)
 
     def slots(self) -> np.ndarray:
-        """Slots of all keys in memory, ascending."""
+        """The slots of all keys in memory, ascending."""
         self.given.finish()
         return self.index.live_slots()
 
     def _sweep(self, groups: KeyGroups) -> Iterator[None]:
-        """Free the rows of these groups. New keys are of other groups, so what was passed stays clean."""
+        """Frees the rows of ``groups`` in steps. New keys belong to other groups, so slots that were passed
+        stay free of them."""
         for start in range(0, self.high, _DROP_KEYS):
             slots = start + np.flatnonzero(self._in_use(start, min(start + _DROP_KEYS, self.high)))
             gone = slots[groups.holds(self.split(slots)[0], len(slots))]
@@ -281,7 +282,7 @@ class KeySpace:
     # -- time ----------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Give up what was not written for the time to live; on disk some of it at a time."""
+        """Removes what was not written for its time to live; on disk a part of it at each call."""
         self.given.finish()
         if self.ttl.ttl_ms:
             self.free(self.ttl.due(now_ms))
@@ -302,35 +303,35 @@ class KeySpace:
     # -- snapshots -----------------------------------------------------------------------
 
     def split(self, slots: np.ndarray) -> tuple[list[Column], list[Column]]:
-        """The keys of slots as a snapshot has them: (columns by which the input is
-        partitioned, other columns)."""
+        """The keys of slots in the form of a snapshot: (columns by which the input is partitioned, other
+        columns)."""
         return self.stored_keys(self.index.keys(slots))
 
     def stored_keys(self, columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
-        """What ``upsert`` takes, as ``split`` gives it."""
+        """The key columns of ``upsert`` in the form of ``split``."""
         return list(columns), []
 
     @property
     def key_types(self) -> Sequence[LogicalType]:
-        """Of the columns by which the input is partitioned."""
+        """The types of the columns by which the input is partitioned."""
         return self.index.types
 
     @property
     def stored_types(self) -> list[LogicalType]:
-        """Of all columns that ``split`` gives."""
+        """The types of all columns of ``split``."""
         return self.index.types
 
     def of_stored(self, columns: list[Column]) -> list[Column]:
-        """What ``upsert`` takes, from all columns that ``split`` gives."""
+        """The key columns of ``upsert`` from all columns of ``split``."""
         return columns
 
     def cut(self) -> dict[str, KeyedBlock | PendingBlock]:
-        """All tables at this moment; nothing is copied yet."""
+        """All tables at this moment. Nothing is copied yet."""
         self.given.finish()
         return {table.name: table.cut() for table in self.tables}
 
     def restore(self, restored: RestoredState | None) -> None:
-        """Load what a snapshot has of this subtask's keys."""
+        """Loads the restored rows of all tables."""
         for table in self.tables:
             blocks = () if restored is None else restored.keyed.get(table.name, ())
             if isinstance(table, CellTable) and table is self.tables[0] and self._extends():
@@ -339,17 +340,17 @@ class KeySpace:
             self._load_all(table, blocks)
 
     def _load_all(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
-        # Block by block, so that what is touched at once fits into the processor's cache, and
-        # no more of it is in memory twice; rows that are put into order all together.
+        # Block by block, so that the rows fit into the processor's cache and few are in memory twice. A table that
+        # orders its rows needs all of them at once.
         for part in ([blocks] if blocks else []) if table.ordered else ([b] for b in blocks):
             self.put_back(table, *table.parsed(part))
 
     def _extends(self) -> bool:
-        """Whether every key has one row in a first table of cells, and all keys stay in memory."""
+        """Whether restored rows of the first table are new keys, one row each, that all stay in memory."""
         return not self.evicts
 
     def _extend(self, table: CellTable, blocks: Sequence[pa.RecordBatch]) -> None:
-        """Nothing is looked up or merged."""
+        """Loads the first table without looking up or merging keys."""
         self.index.reserve(row_count(blocks))
         for block in blocks:
             keys, columns, n = table.parsed([block])
@@ -361,8 +362,8 @@ class KeySpace:
                 self.ttl.touch(slots, at.stop)
 
     def put_back(self, table: SlotTable, keys: list[Column], columns: list[Column], n: int) -> None:
-        """``n`` restored rows of a table: their keys, as ``upsert`` takes them, and their columns, as
-        ``load`` does. What is too much for the memory goes to the disk."""
+        """Loads ``n`` restored rows of a table. ``keys`` as for ``upsert``, ``columns`` as for
+        ``SlotTable.load``. Keys above the memory limit move to the disk."""
         if not n:
             return
         slots, made = self.upsert(keys, n)
@@ -375,5 +376,5 @@ class KeySpace:
         self.tier.settle()
 
     def close(self) -> None:
-        """Release the disk and the claim on the slot's memory."""
+        """Closes the files on disk and gives back the claim on the slot's memory."""
         self.tier.close()

@@ -1,13 +1,13 @@
-"""The port of keyed state: what every store of it can do for the operator, the task and the cluster.
+"""The port of keyed state: the operations that every store offers to the operator, the task and the cluster.
 
 Three stores implement it:
 
-* ``KeySpace``: rows by slot, in the tables of one operator (``slot_table.py``);
+* ``KeySpace``: rows by slot number, in the tables of one operator (``slot_table.py``);
 * ``KeyedStateBackend``: objects by key, in dictionaries or LevelDB, and timers (``backend.py``);
-* ``WaitingRows``: a log, rows by number in the order in which they came or are due (``waiting_rows.py``).
+* ``WaitingRows``: a log of numbered rows, in the order in which they came or are due (``waiting_rows.py``).
 
-An operator gives each of its stores to ``Operator.keep``. From then on they are driven together, as
-``KeyedStates``: cut at the barrier, handed over to another subtask, looked into from outside, closed.
+An operator passes each of its stores to ``Operator.keep``. From then on ``KeyedStates`` drives them
+together: it cuts them at the barrier, hands key groups to another subtask, looks up keys, and closes them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from penstock.state.key_groups import KeyGroups
     from penstock.types.logical import LogicalType
 
-#: Rows that are exported at once.
+#: How many rows are exported at once.
 PIECE_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class StateRows:
-    """Some rows of one keyed state as a snapshot has them (``docs/state-format.md``).
+    """Some rows of one keyed state in the form of a snapshot (``docs/state-format.md``).
 
-    ``name``: of the state; ``batch``: key columns first, without slots and marks of removal; its arrays
-    are private; ``schema``: ``KeyedBlock.schema``; ``keys``: how many columns the key has."""
+    ``name``: of the state. ``batch``: key columns first, without slot numbers and marks of removal; its
+    arrays are private. ``schema``: ``KeyedBlock.schema``. ``keys``: the number of key columns.
+    """
 
     name: str
     batch: pa.RecordBatch
@@ -46,81 +47,82 @@ class StateRows:
     keys: int
 
     def key_columns(self, types: Sequence[LogicalType]) -> list[Column]:
-        """The key of each row; ``types``: of its columns."""
+        """The key columns. ``types``: their types."""
         return [Column.from_arrow(x, self.batch.column(i)) for i, x in enumerate(types)]
 
 
 class KeyedState(Protocol):
-    """All that one store keeps, by the key by which the operator's input is partitioned.
+    """All state of one store, by the key by which the operator's input is partitioned.
 
-    All calls come from the operator's thread, between two batches: none while outputs of the operator
-    are pending. What one call returns as an iterator is taken to its end, or given up, before the next.
+    All calls come from the operator's thread, between two batches, and never while the operator has
+    pending outputs. An iterator that a call returns is consumed or dropped before the next call.
     """
 
     @property
     def state_names(self) -> Sequence[str]:
-        """Of its states in a snapshot."""
+        """The names of its states in a snapshot."""
 
     @property
     def key_types(self) -> Sequence[LogicalType]:
-        """Of the key's columns; none at all: everything lies in key group 0."""
+        """The types of the key's columns. Without columns everything is in key group 0."""
 
     def live_bytes(self) -> int:
-        """Bytes in memory that are in use: what the slot's limit counts."""
+        """Bytes of memory in use, which count towards the slot's limit."""
 
     @property
     def on_disk(self) -> int:
-        """Keys (a log: rows) of which nothing is in memory."""
+        """The number of keys (in a log: rows) that are on disk only."""
 
     def evict(self) -> None:
-        """Move to the disk what the limit of the slot's memory asks for. ExternalError when far too much
-        is held and the store cannot move it."""
+        """Moves state to the disk as the slot's memory limit requires. Raises ExternalError if far too much
+        memory is used and the store cannot move it."""
 
     def expire(self, now_ms: int) -> None:
-        """Give up what was not written for its time to live (processing time, ms since the epoch)."""
+        """Removes what was not written for its time to live. ``now_ms``: processing time, milliseconds since
+        1970."""
 
     # -- checkpoints ---------------------------------------------------------------------
 
     def cut(self) -> Mapping[str, KeyedBlock | PendingBlock]:
-        """Each state at this moment, by name: what changed since the last confirmed checkpoint, or the
-        whole (``Epochs.since``). Nothing is copied yet."""
+        """Name → the state at this moment: what changed since the last confirmed checkpoint, or the whole
+        (``Epochs.since``). Nothing is copied yet."""
 
     def restore(self, restored: RestoredState | None) -> None:
-        """Load what a snapshot has of this subtask's key groups; once, before the first batch. Rows of
-        states that it does not know are ignored, or kept for the next snapshot."""
+        """Loads the restored rows of this subtask's key groups; called once, before the first batch. Rows of
+        unknown states are ignored, or kept for the next snapshot."""
 
     # -- key groups that move -------------------------------------------------------------
 
     def export(self, groups: KeyGroups) -> Iterator[StateRows]:
-        """All rows of these key groups, wherever they lie, some at a time; nothing is moved, changed or
-        announced. InternalError when one of the groups is masked."""
+        """All rows of these key groups, in memory and on disk, in pieces. Nothing is moved or changed. Raises
+        InternalError if one of the groups is masked."""
 
     def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
-        """These key groups belong to this store from now on, with these rows (see ``collected``). The
-        store had no rows of them. The next delta holds them."""
+        """These key groups belong to this store from now on, with these rows (see ``collected``). The store
+        had no rows of them. The next delta contains them."""
 
     def mask(self, groups: KeyGroups) -> None:
-        """These key groups belong to another subtask from now on. Nothing of them is seen any more: not
-        in a cut, not when a watermark or a timer fires, and a batch or a request with one of their keys
-        is an InternalError. The next delta takes their rows back."""
+        """These key groups belong to another subtask from now on. Their state no longer appears in a cut, and
+        neither a watermark nor a timer fires for it. A batch or a request with one of their keys raises
+        InternalError. The next delta removes their rows."""
 
     def drop(self, more: Callable[[], bool]) -> bool:
-        """Free rows of masked groups as long as ``more()``, in slices of about a millisecond. True: none
-        are left. A cut, a watermark or a timer that comes first frees the rest at once."""
+        """Frees rows of masked groups while ``more()`` is True, in slices of about a millisecond. Returns
+        whether none are left. A cut, a watermark or a timer before that frees the rest at once."""
 
     # -- looking from outside ----------------------------------------------------------------
 
     def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
-        """All rows of ``n`` distinct keys, wherever they lie; nothing is moved, changed or announced.
-        InternalError when one of the keys is masked."""
+        """All rows of ``n`` distinct keys, in memory and on disk. Nothing is moved or changed. Raises
+        InternalError if one of the keys is masked."""
 
     def close(self) -> None:
-        """Release files and the claim on the slot's memory. May be called in any state, once."""
+        """Closes files and gives back the claim on the slot's memory. Called once, in any state."""
 
 
 class KeyedStates:
-    """The stores of one operator, driven together. It fulfils ``KeyedState`` but for what only a store
-    knows (its key types), and for ``restore`` and ``close``, which the operator does in its own order."""
+    """The stores of one operator, driven together. It implements ``KeyedState`` except for ``key_types``,
+    which only a store has, and for ``restore`` and ``close``, which the operator calls in its own order."""
 
     def __init__(self, stores: Sequence[KeyedState]) -> None:
         self.stores = stores
@@ -149,7 +151,8 @@ class KeyedStates:
             yield from store.export(groups)
 
     def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
-        """``KeyedState.absorb`` by all stores: each gets what no other one keeps."""
+        """``KeyedState.absorb`` in all stores. A store does not receive rows of states that another store
+        has."""
         for store in self.stores:
             others = {name for other in self.stores if other is not store for name in other.state_names}
             keyed = {name: batches for name, batches in rows.keyed.items() if name not in others}
@@ -172,7 +175,7 @@ class KeyedStates:
 
 
 def collected(rows: Iterable[StateRows]) -> RestoredState:
-    """Exported rows as ``absorb`` takes them."""
+    """Exported rows in the form that ``absorb`` takes."""
     out = RestoredState(checkpoint_id=0)
     for part in rows:
         found: list[pa.RecordBatch] = out.keyed.setdefault(part.name, [])  # type: ignore[assignment]
@@ -182,8 +185,8 @@ def collected(rows: Iterable[StateRows]) -> RestoredState:
 
 
 def enumerate_keys(store: KeyedState, groups: KeyGroups) -> Iterator[list[Column]]:
-    """The key columns of all keys of these groups that have any state, each key once, some at a time.
-    Memory: a copy of each key."""
+    """The key columns of all keys of these groups that have any state, each key once, in pieces. Keeps a copy
+    of each key in memory."""
     types = list(store.key_types)
     seen = KeyIndex(types)
     for part in store.export(groups):
@@ -196,7 +199,7 @@ def enumerate_keys(store: KeyedState, groups: KeyGroups) -> Iterator[list[Column
 def rows_of_keys(
     rows: Iterable[StateRows], types: Sequence[LogicalType], keys: Sequence[Column], n: int
 ) -> Iterator[StateRows]:
-    """Those of some rows that belong to one of ``n`` keys: for stores that can only look through all."""
+    """The rows that belong to one of ``n`` keys, for stores that can only scan all rows."""
     wanted = KeyIndex(types)
     wanted.upsert(keys, n)
     for part in rows:

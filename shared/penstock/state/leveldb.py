@@ -1,9 +1,8 @@
-"""The LevelDB backend: state larger than memory on the local disk.
+"""The state backend LevelDB: state larger than memory on the local disk.
 
-Live values stay in a bounded write-back cache of two generations; a generation that
-retires is written as one sorted WriteBatch. A row is ``key group ‖ state ‖ key ‖ namespace``
-→ value, so that key groups and states lie together. The files are private to one attempt:
-a restore fills them anew.
+Live values are in a bounded write-back cache of two generations. A generation that is dropped is first
+written as one sorted WriteBatch. A row is ``key group ‖ state ‖ key ‖ namespace`` → value, so that key
+groups and states are contiguous. The files are private to one attempt: a restore fills them again.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ if TYPE_CHECKING:
 _PREFIX = struct.Struct(">HH")
 _EXPIRES = struct.Struct("<q")
 _ABSENT: Any = object()
-#: Live values kept in memory, over all states of the operator.
+#: How many live values all states of the operator keep in memory.
 DEFAULT_CACHE_ENTRIES = 200_000
 _RESTORE_ROWS = 10_000
-#: LevelDB's write buffer, of which there may be two, and its cache.
+#: The size of LevelDB's write buffer, of which there may be two, and of its cache.
 _BUFFER_BYTES = 32 << 20
-#: … where the slot's state has a limit: at most this share of it, but never less than …
+#: If the slot's state has a limit, the buffer is at most the limit divided by the first, but not below the second.
 _BUFFER_SHARE, _LEAST_BUFFER = 16, 256 << 10
-#: About what a live value takes beside its encoded form, and how many times that form.
+#: A live value takes about so many bytes, and so many times its encoded size.
 _OBJECT_BYTES, _OBJECT_TIMES = 300, 2
-#: The encoded size of a value as it is taken at first, and the weight of each that is sampled.
+#: The assumed encoded size of a value before the first sample, and the weight of each sample.
 _FIRST_VALUE_BYTES, _SAMPLE_WEIGHT = 256.0, 1 / 8
 
 
 class CachedTable(dict[Any, Any]):
-    """The young generation of one state's cache; None stands for "known to be absent"."""
+    """The young generation of the cache of one state. None means that the key is known to be absent."""
 
     __slots__ = ("changes", "dirty", "load", "old")
 
@@ -78,25 +77,30 @@ class CachedTable(dict[Any, Any]):
         self.dirty.add(key)
 
     def peek(self, key: Any) -> Any:
-        """The value, without a place in the cache."""
+        """The value of ``key``, without putting it into the cache."""
         if key in self:
             return dict.__getitem__(self, key)
         value = self.old.get(key, _ABSENT)
         return self.load(key) if value is _ABSENT else value
 
     def current(self, key: Any) -> Any:
-        """The value of a dirty key, whichever generation it is in."""
+        """The value of a dirty key, in either generation."""
         return self[key] if key in self else self.old[key]
 
     def rotate(self) -> None:
-        """Young becomes old, old is forgotten; everything dirty was written before."""
+        """The young generation becomes the old one, and the old one is dropped. All dirty values must have
+        been written."""
         self.old = dict(self)
         self.clear()
 
 
 class LevelDBStateBackend(KeyedStateBackend):
-    """``cache_entries`` bounds the live values; they may exceed it by one batch's keys. So does
-    the limit of ``memory``, for what they take is counted there, by their encoded size."""
+    """The state backend ``leveldb``.
+
+    ``cache_entries`` limits the live values, which may exceed it by the keys of one batch. The limit of
+    ``memory`` applies in the same way; live values count there by their encoded size. Raises
+    UnsupportedError for a RAW key.
+    """
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class LevelDBStateBackend(KeyedStateBackend):
     ) -> None:
         super().__init__(space, now_ms=now_ms, uid=uid, undo=undo, epochs=epochs)
         if any(isinstance(type_, RawType) for type_ in space.types):
-            # Two pickles of equal values may differ: they would be two keys.
+            # The pickles of two equal values may differ, and would then be two keys.
             raise UnsupportedError(
                 "a key without a declared type in the LevelDB backend",
                 expected="key_by(…, key_type=Types.…), or a column of a declared type",
@@ -120,7 +124,7 @@ class LevelDBStateBackend(KeyedStateBackend):
                 where=f"operator '{uid}'",
                 remedy="declare the key's type, or set state.backend.type to hashmap",
             )
-        # Here, not at the top: a slot that keeps state in memory never loads it.
+        # Imported here, because a slot with state in memory never needs it.
         import plyvel
 
         self.path = Path(local_dir) / "leveldb"
@@ -194,7 +198,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             self._rotate()
         if self._memory.limit_bytes:
             self._sample()
-        # The old generation goes first, and then the young one.
+        # The first rotation drops the old generation, the second one the young generation.
         for _ in range(2):
             if self._memory.excess(self._holder):
                 self._rotate()
@@ -209,7 +213,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             state.table.rotate()
 
     def _sample(self) -> None:
-        """Learn from one changed value of each state how large values are."""
+        """Estimates the size of values from one changed value of each state."""
         for name, state in self._registered.items():
             key = next(iter(state.table.dirty), None)
             value = None if key is None else state.table.current(key)
@@ -222,7 +226,7 @@ class LevelDBStateBackend(KeyedStateBackend):
         return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + 100 * len(self._groups)
 
     def _write_back(self) -> None:
-        """Everything dirty, as one WriteBatch in key order."""
+        """Writes all dirty values as one WriteBatch in key order."""
         rows: list[tuple[bytes, Any, Any]] = []
         for name, state in self._registered.items():
             state_id = self._ids[name]
@@ -244,7 +248,8 @@ class LevelDBStateBackend(KeyedStateBackend):
                     batch.put(row_key, encode(value))
 
     def _learn_groups(self, keys: Sequence[Any]) -> None:
-        """Key groups of many keys at once: one by one the hash would cost 20 µs each."""
+        """Computes the key groups of many keys at once, because hashing them one by one would cost 20 µs
+        each."""
         unknown = [k for k in keys if k not in self._groups]
         if unknown:
             found = self.space.groups(self.space.columns(unknown))
@@ -253,7 +258,7 @@ class LevelDBStateBackend(KeyedStateBackend):
     # -- whole states -----------------------------------------------------------------------------
 
     def _rows(self, state: Registered) -> Iterator[tuple[Any, Any]]:
-        """What LevelDB holds now, then what only the cache knows."""
+        """The rows in LevelDB that are not dirty, then the dirty ones from the cache."""
         table = state.table
         dirty = set(table.dirty)
         return itertools.chain(

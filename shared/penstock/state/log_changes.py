@@ -1,9 +1,9 @@
-"""Which rows of a log came and went, and the cut of a log at a barrier.
+"""Records which rows of a log came and went, and cuts a log at a barrier.
 
-This is the second of the two ways in which state is cut: rows by slot have ``SlotChanges``. Each row of
-a log has a number of its own, by which a later delta knows it, and the epoch in which it came. Rows
-never change, so a cut copies nothing: it holds on to batches in memory and runs on disk, which whoever
-writes the snapshot reads some MiB at a time. A row that came and went between two cuts leaves no trace.
+State is cut in two ways: rows by slot with ``SlotChanges``, logs with this module. Each row of a log has
+its own number, by which a later delta identifies it, and the epoch in which it came. Rows never change, so
+a cut copies nothing: it refers to batches in memory and to runs on disk, which the writer of the snapshot
+reads some MiB at a time. A row that came and went between two cuts leaves no trace.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ if TYPE_CHECKING:
 
 
 class LogChanges:
-    """The numbers of a log's rows."""
+    """Gives numbers to the rows of a log, and records which are gone."""
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._next_id = 0
-        #: The last epoch that a cut has seen; 0 before the first.
+        #: The last epoch that a cut contains; 0 before the first cut.
         self._known = 0
         self._gone = GoneRows(epochs)
 
     def came(self, batch: Batch) -> Part:
-        """Rows that are new."""
+        """The rows of ``batch`` with new numbers."""
         n = batch.num_rows
         ids = np.arange(self._next_id, self._next_id + n)
         self._next_id += n
         return Part(batch, ids, np.full(n, self._epochs.now, np.int32))
 
     def went(self, part: Part) -> None:
-        """These rows are gone."""
-        # Epochs ascend with the numbers only within a batch: look at all.
+        """Records that these rows are gone."""
+        # The epochs ascend only within a batch, so all of them are compared.
         if self._known:
             self._gone.add(part.ids[part.epochs <= self._known])
 
     def cut(self, runs: list[tuple[SpilledRun, int]], parts: list[Part], form: RowForm) -> LogCut:
-        """The log at this moment. ``runs``: on disk, with the first row of each that stands; ``parts``:
-        in memory; all of them in order of arrival."""
+        """The log at this moment. ``runs``: on disk, with the first row of each that is left; ``parts``: in
+        memory; both in order of arrival."""
         since, upto = self._epochs.since, self._epochs.end()
         self._known = upto
         return LogCut(runs, parts, self._gone.since(since, upto), since, form)
 
 
 class LogCut(PendingBlock):
-    """``gone``: numbers of rows that are gone; ``since``: see ``Epochs``."""
+    """The cut of a log. ``gone``: arrays of the numbers of rows that are gone; ``since``: see ``Epochs``."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class LogCut(PendingBlock):
                 first, run, size = False, [], 0
 
     def _rows(self) -> Iterator[Part]:
-        """The rows of the cut, oldest first; they are given up on the way."""
+        """The rows of the cut, oldest first. Each is released once it has been yielded."""
         while self._runs:
             run, start = self._runs.pop(0)
             if run.last_epoch > self._since:
@@ -112,7 +112,8 @@ class LogCut(PendingBlock):
             yield part.take(np.flatnonzero(newer))
 
     def _described(self, block: KeyedBlock) -> KeyedBlock:
-        """Rows never change: a delta only takes back those that are gone."""
+        """The block with the marks of a delta. Rows never change, so a delta only removes those that are
+        gone."""
         if self._since:
             gone = distinct(np.concatenate(self._gone)) if self._gone else np.empty(0, np.int64)
             block.delta, block.touched = True, gone

@@ -1,4 +1,4 @@
-"""The memory that the state of one slot may take, and who holds how much of it."""
+"""The memory that the state of one slot may use, and how much each operator uses."""
 
 from __future__ import annotations
 
@@ -10,42 +10,49 @@ from penstock.errors import ExternalError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Above the limit by this factor the slot fails: it was to be evicted and could not.
+#: Above this multiple of the limit the slot fails, because eviction did not help.
 HARD = 2.0
-#: Above the limit by this factor whoever can evict does, not only the largest.
+#: Above this multiple of the limit every holder that can evict does so, not only the largest.
 _ALL = 1.25
-#: Holders that an error names.
+#: How many holders an error names.
 _NAMED = 3
 
 
 @dataclass(slots=True, eq=False)
 class Holder:
+    """One user of the memory. ``nbytes()``: bytes that it uses; ``evicts``: whether it can move state to the
+    disk."""
+
     name: str
     nbytes: Callable[[], int]
     evicts: bool
 
 
 class StateMemory:
-    """``limit_bytes``: 0 = none. Shared by the operators of a slot."""
+    """The memory account of a slot, shared by its operators. ``limit_bytes``: 0: no limit."""
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
         self._holders: list[Holder] = []
 
     def add(self, name: str, nbytes: Callable[[], int], *, evicts: bool = False) -> Holder:
-        """``nbytes``: of what is in use; it is asked with every batch. ``evicts``: it asks
-        ``excess`` again and again, and gives up as much."""
+        """Adds a holder. ``nbytes()``: bytes in use, called with every batch. ``evicts``: the holder calls
+        ``excess`` regularly and evicts as much."""
         holder = Holder(name, nbytes, evicts)
         self._holders.append(holder)
         return holder
 
     def remove(self, holder: Holder) -> None:
+        """Removes a holder, if it is there."""
         if holder in self._holders:
             self._holders.remove(holder)
 
     def excess(self, holder: Holder) -> int:
-        """Bytes that this holder should evict now: all that is too much, when it is the
-        largest that can; what is far too much, whoever it is: the largest may be idle."""
+        """How many bytes this holder should evict now.
+
+        The largest holder that can evict should evict all bytes above the limit. The others evict only if
+        the limit is exceeded by far, because the largest one may be idle.
+        """
         if not self.limit_bytes:
             return 0
         sizes = {h: h.nbytes() for h in self._holders}
@@ -56,7 +63,7 @@ class StateMemory:
         return max(0, total - int(self.limit_bytes * (1.0 if largest is holder else _ALL)))
 
     def check(self) -> None:
-        """ExternalError when far too much is held: asked after what could be evicted was."""
+        """Raises ExternalError if far too much memory is used. Called after eviction."""
         if not self.limit_bytes:
             return
         sizes = {h: h.nbytes() for h in self._holders}

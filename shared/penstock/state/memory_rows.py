@@ -1,8 +1,8 @@
-"""The rows of a log that are in memory: as they came, and in runs by time.
+"""The rows of a log that are in memory: as they came, and in runs sorted by time.
 
-New rows lie in the batches they came in. What is left of them when others are due is sorted by time, so
-that the next watermark takes a prefix; such runs are merged by fours. Arrays never change: parts that
-were handed out stay what they were.
+New rows are in the batches in which they came. When some of them are due, the others are sorted by time,
+so that the next watermark takes a prefix. Every four runs of similar length are merged. Arrays never
+change, so parts that were handed out stay valid.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from penstock.types.batch import Batch
 
-#: Runs of one length that are merged together.
+#: How many runs of similar length are merged.
 _FAN = 4
 
 
 class _Run:
-    """Rows by time; those before ``start`` are gone."""
+    """Rows sorted by time. Those before ``start`` are gone."""
 
     __slots__ = ("part", "start", "times")
 
@@ -40,8 +40,10 @@ class _Run:
 
 
 class MemoryRows:
-    """``times(rows)``: int64, when each is due; None: all are due at the end. ``most_run_bytes``: runs are
-    not merged beyond (None: no bound)."""
+    """Rows in memory. ``times(rows)``: when each row is due (int64); None: all are due at the end.
+
+    ``most_run_bytes``: runs are not merged beyond this size (None: no limit).
+    """
 
     def __init__(
         self, times: Callable[[Batch], np.ndarray] | None, *, most_run_bytes: int | None = None
@@ -49,13 +51,13 @@ class MemoryRows:
         self._times, self._most_run_bytes = times, most_run_bytes
         self._sorted: list[_Run] = []
         self._fresh: list[Part] = []
-        #: No fresh row is due before.
+        #: The earliest time of a row that is in no run.
         self._first_fresh: int | None = None
-        #: Bytes in memory.
+        #: Bytes of memory.
         self.nbytes = 0
 
     def add(self, part: Part) -> None:
-        """Rows as they come."""
+        """Adds rows as they come."""
         self._fresh.append(part)
         self.nbytes += part.nbytes
         if self._times is not None:
@@ -67,13 +69,13 @@ class MemoryRows:
         return [*(run.rest() for run in self._sorted), *self._fresh]
 
     def whole(self) -> Part | None:
-        """All rows as they came, as one part from now on (where there are no times)."""
+        """All rows as they came, joined to one part; None if there are none. Only if there are no times."""
         if self._fresh:
             self._fresh = [Part.concat(self._fresh)]
         return self._fresh[0] if self._fresh else None
 
     def take_out(self, mask: np.ndarray) -> Part:
-        """Remove the rows of ``whole`` under the mask."""
+        """Removes and returns the rows of ``whole`` under the mask."""
         [whole] = self._fresh
         rest = whole.take(np.flatnonzero(~mask))
         self._fresh = [rest] if len(rest.ids) else []
@@ -81,7 +83,7 @@ class MemoryRows:
         return whole.take(np.flatnonzero(mask))
 
     def take_oldest(self, nbytes: int) -> tuple[list[Part], int]:
-        """Remove the oldest rows, about so many bytes; what they took."""
+        """Removes about ``nbytes`` of the oldest rows. Returns (the rows, their bytes)."""
         taken: list[Part] = []
         size = 0
         while self._sorted and size < nbytes:
@@ -100,7 +102,7 @@ class MemoryRows:
         return taken, size
 
     def take(self, limit: int | None) -> list[Part]:
-        """Remove the rows that are due by then (None: all), older ones first."""
+        """Removes and returns the rows that are due not after ``limit`` (None: all), older ones first."""
         out: list[Part] = []
         if limit is None:
             out = self.parts()
@@ -117,8 +119,8 @@ class MemoryRows:
         return out
 
     def without(self, chosen: Callable[[Part], np.ndarray]) -> Iterator[Part]:
-        """Remove the rows under the masks that ``chosen`` gives, a part at a time; each part removed (maybe
-        empty). Between two steps other rows may come, or be taken."""
+        """Removes the rows under the masks that ``chosen`` returns, a part at a time, and yields each part
+        removed (maybe empty). Between two steps other rows may be added or taken."""
         for fresh in list(self._fresh):
             if fresh in self._fresh:
                 gone = chosen(fresh)
@@ -139,7 +141,7 @@ class MemoryRows:
         self._tidy()
 
     def _split_fresh(self, limit: int) -> list[Part]:
-        """The due of the fresh rows; the others become a run."""
+        """Returns the fresh rows that are due; the others become a run."""
         assert self._times is not None
         whole = Part.concat(self._fresh)
         self.nbytes -= sum(part.nbytes for part in self._fresh)
@@ -148,7 +150,7 @@ class MemoryRows:
         due = times <= limit
         if due.all():
             return [whole]
-        if not due.any():  # what was due first lies on disk by now
+        if not due.any():  # the row with the earliest time has been moved to the disk
             self._fresh, self._first_fresh = [whole], int(times.min())
             self.nbytes += whole.nbytes
             return []
@@ -158,7 +160,7 @@ class MemoryRows:
         return [whole.take(np.flatnonzero(due))]
 
     def _add_run(self, part: Part, times: np.ndarray) -> None:
-        """Merge runs that are alike."""
+        """Adds a run, and merges runs of similar length."""
         runs = self._sorted
         runs.append(_Run(part, times))
         self.nbytes += part.nbytes
@@ -174,7 +176,7 @@ class MemoryRows:
             self.nbytes += whole.nbytes - size
 
     def _tidy(self) -> None:
-        """Give up what was taken from runs, once it is most of one."""
+        """Releases the rows that were taken from a run once they are most of it."""
         kept = []
         for run in self._sorted:
             if run.rows and run.start > run.rows:

@@ -1,8 +1,8 @@
-"""Sorted streams of rows as one, in bounded memory.
+"""Merges sorted streams of rows in bounded memory.
 
-Each stream gives its rows block by block. A round loads up to two blocks of each and lets go of
-what stands before the first row that is not loaded yet; so about half of what is loaded goes
-in every round, however many streams there are.
+Each stream yields its rows block by block. Each round loads up to two blocks of every stream and releases
+the rows before the first row that is not loaded yet. So each round releases about half of what is loaded,
+however many streams there are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """``blocks``: sorted rows; ``columns``: what of them they are sorted by, then by number.
-    ``of``: whose they are, as ``merged`` gives them. ``taken(part)``: is told of rows that go."""
+    """A sorted stream of rows.
+
+    ``blocks``: the rows. ``columns``: the columns by which they are sorted, before their number. ``of``:
+    the owner, an index into the output of ``merged``. ``taken(part)``: called for rows that are released.
+    """
 
     def __init__(
         self,
@@ -39,18 +42,21 @@ class Stream:
 
     @property
     def keys(self) -> list[Sequence[Column]]:
+        """The sort columns of each loaded block."""
         return [columns for _, columns in self._loaded]
 
     @property
     def ids(self) -> list[np.ndarray]:
+        """The row numbers of each loaded block."""
         return [part.ids for part, _ in self._loaded]
 
     @property
     def rows(self) -> int:
+        """The number of loaded rows."""
         return sum(len(part.ids) for part, _ in self._loaded)
 
     def load(self, blocks: int) -> None:
-        """Up to so many are there then."""
+        """Loads until there are ``blocks`` blocks, or the stream has ended."""
         while not self.ended and len(self._loaded) < blocks:
             block = next(self._blocks, None)
             if block is None:
@@ -59,11 +65,11 @@ class Stream:
                 self._loaded.append((block, self._columns(block)))
 
     def load_more(self) -> None:
-        """Twice as many."""
+        """Loads until there are twice as many blocks."""
         self.load(2 * len(self._loaded))
 
     def take(self, rows: int) -> list[Part]:
-        """The first rows that are loaded, out of here."""
+        """Removes and returns the first ``rows`` loaded rows."""
         out: list[Part] = []
         while rows:
             part, columns = self._loaded[0]
@@ -83,9 +89,9 @@ class Stream:
 def merged(
     streams: Sequence[Stream], order: Sequence[SortKey], *, whole: bool
 ) -> Iterator[list[tuple[list[Part], np.ndarray]]]:
-    """All rows of all streams, a piece at a time: by owner (``Stream.of``) the parts and in which
-    order their rows, one part after the other, stand. ``whole``: a piece ends where the order
-    changes; rows that are equal in it must fit into memory."""
+    """All rows of all streams in order, in pieces. A piece has for each owner (``Stream.of``) the parts, and
+    the order of their concatenated rows. ``whole``: a piece never splits rows that are equal in ``order``;
+    these must fit into memory."""
     owners = 1 + max(stream.of for stream in streams)
     streams = list(streams)
     while True:
@@ -116,7 +122,7 @@ def merged(
 
 
 def _ready(streams: Sequence[Stream], order: Sequence[SortKey], *, whole: bool) -> tuple[int, np.ndarray]:
-    """How many of the loaded rows may go, and the order of all of them."""
+    """(how many of the loaded rows may be released, the order of all loaded rows)."""
     while True:
         keys = [Column.concat(columns) for columns in zip(*(k for s in streams for k in s.keys), strict=True)]
         ids = np.concatenate([x for s in streams for x in s.ids])

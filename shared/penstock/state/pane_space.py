@@ -1,6 +1,6 @@
-"""Keys and panes: a key space whose rows are cells, one per key and pane.
+"""A key space whose rows are cells, one for each key and pane.
 
-A pane is a namespace: its cells are listed, are given up together, and lie together on disk.
+A pane is a namespace: its cells are listed, are removed together, and are contiguous on disk.
 """
 
 from __future__ import annotations
@@ -28,30 +28,34 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType(False)
 _PANE_BITS = 32
 _PANE_MASK = (1 << _PANE_BITS) - 1
-#: What a pane takes beside its cells.
+#: Bytes of memory of a pane without its cells.
 PANE_BYTES = 400
-#: Cells that left a pane for the disk and are still listed, before the list is cleaned.
+#: How many freed cells a pane may still list before its list is cleaned.
 _LOOSE = 1_024
 _NONE = np.empty(0, np.int64)
 
 
 def packed(key_slots: np.ndarray, pane_ids: np.ndarray | int) -> np.ndarray:
-    """A cell's key in its index."""
+    """The key of a cell in the index of cells: key slot and pane id in one int64."""
     return (key_slots << _PANE_BITS) | pane_ids
 
 
 def key_of(cells: np.ndarray) -> np.ndarray:
-    """Key slots of packed cells."""
+    """The key slots of packed cells."""
     return cells >> _PANE_BITS
 
 
 def pane_of(cells: np.ndarray) -> np.ndarray:
+    """The pane ids of packed cells."""
     return cells & _PANE_MASK
 
 
 class Pane:
-    """``start``; ``end`` of the pane; ``last_end`` of the windows that hold it; ``run``: its
-    columns in the state, which are its name on disk; its cells in memory as a list of slot arrays."""
+    """A pane from ``start`` to ``end``, with the list of its cells in memory.
+
+    ``last_end``: the end of the last window that contains it. ``run``: its columns in the state, which
+    name it on disk.
+    """
 
     __slots__ = ("_cells", "_listed", "_loose", "end", "id", "last_end", "run", "start")
 
@@ -62,11 +66,12 @@ class Pane:
         self._listed = self._loose = 0
 
     def add(self, cells: np.ndarray) -> None:
+        """Adds cells (slot numbers) to the list."""
         self._cells.append(cells)
         self._listed += len(cells)
 
     def cells(self, index: KeyIndex) -> np.ndarray:
-        """All of them, each once. ``index``: of all cells."""
+        """The slot numbers of all cells in memory, each once. ``index``: the index of all cells."""
         if self._loose:
             self._clean(index)
         elif len(self._cells) > 1:
@@ -74,13 +79,13 @@ class Pane:
         return self._cells[0] if self._cells else _NONE
 
     def left(self, n: int, index: KeyIndex) -> None:
-        """So many cells were freed that are listed here."""
+        """Records that ``n`` listed cells were freed."""
         self._loose += n
         if self._loose > max(_LOOSE, self._listed // 2):
             self._clean(index)
 
     def _clean(self, index: KeyIndex) -> None:
-        # A slot may be in use again, for another pane or for this one a second time.
+        # A freed slot may be in use again, by another pane or by this one.
         cells = distinct(np.concatenate(self._cells))
         mine = index.in_use(0, index.high)[cells] & (pane_of(index.ints(cells)) == self.id)
         cells = cells[mine]
@@ -88,7 +93,7 @@ class Pane:
 
 
 class CellKeys:
-    """The index of cells as a cold tier sees it: their keys begin with the pane's."""
+    """The index of cells for a cold tier: a key consists of the pane's columns and the key's."""
 
     def __init__(self, cells: KeyIndex, panes: KeyIndex, keys: KeyIndex) -> None:
         self._cells, self._panes, self._keys = cells, panes, keys
@@ -110,11 +115,12 @@ class CellKeys:
 
 
 class PaneSpace(KeySpace):
-    """``pane_types``, ``pane_names``: of the whole numbers that name a pane, behind the key's
-    columns in a snapshot and on input. ``make_pane(id, run)``: a pane that cells came to.
+    """A key space of cells by key and pane.
 
-    The rows of its tables are cells: ``slots`` are theirs everywhere but in ``index``, which
-    holds the keys, and in ``uses``, the number of a key's cells in memory.
+    ``pane_names``: the names in snapshots of the whole numbers that name a pane; they follow the key's
+    columns. ``make_pane(id, run)``: makes a pane for its first cell. The rows of the tables are cells:
+    slots are those of cells everywhere except in ``index``, which holds the keys, and in ``uses``, which
+    counts the cells of a key in memory.
     """
 
     def __init__(
@@ -136,7 +142,7 @@ class PaneSpace(KeySpace):
     def _make_tier(self) -> Resident:
         if not self.evicts:
             return Resident(self.ctx, self.live_bytes)
-        # Here, not at the top: a slot without a limit never loads it.
+        # Imported here, because a slot without a memory limit never needs it.
         from penstock.state.cold_runs import RunTier
 
         keys = CellKeys(self.cells, self.panes, self.index)
@@ -152,11 +158,11 @@ class PaneSpace(KeySpace):
 
     @property
     def runs(self) -> RunTier | None:
-        """The panes on disk; None where none ever lies there."""
+        """The panes on disk; None if the space never evicts."""
         return self._runs
 
     def __len__(self) -> int:
-        """Cells in memory."""
+        """The number of cells in memory."""
         return len(self.cells)
 
     @property
@@ -165,7 +171,7 @@ class PaneSpace(KeySpace):
 
     @property
     def live(self) -> dict[int, Pane]:
-        """Panes that have cells, in memory or on disk, by their slot in ``panes``."""
+        """Pane id → pane, for all panes with cells in memory or on disk."""
         self.given.finish()
         return self._live
 
@@ -176,7 +182,7 @@ class PaneSpace(KeySpace):
     # -- cells ---------------------------------------------------------------------------
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """``columns``: of the key, then of the pane."""
+        """As ``KeySpace.upsert``, for cells. ``columns``: those of the key, then those of the pane."""
         k = len(self.index.types)
         key_slots, _ = self.index.upsert(columns[:k], n)
         self.uses = grown(self.uses, self.index.high)
@@ -216,7 +222,7 @@ class PaneSpace(KeySpace):
         return [*columns[k:], *columns[:k]]
 
     def _enlist(self, new: np.ndarray) -> None:
-        """Cells into their panes, and counted with their keys."""
+        """Adds cells to their panes, and counts them for their keys."""
         found = self.cells.ints(new)
         np.add.at(self.uses, key_of(found), 1)
         of = pane_of(found)
@@ -232,7 +238,7 @@ class PaneSpace(KeySpace):
         return key_of(found), pane_of(found)
 
     def keys(self, slots: np.ndarray) -> list[Column]:
-        """The key columns of cells, without the pane's."""
+        """The key columns of cells, without those of the pane."""
         return self.index.keys(key_of(self.cells.ints(slots)))
 
     def free(self, slots: np.ndarray) -> None:
@@ -246,13 +252,13 @@ class PaneSpace(KeySpace):
             self._live[pane_id].left(n, self.cells)
 
     def drop_panes(self, panes: Sequence[Pane]) -> None:
-        """Give up panes with all their cells, in memory and on disk."""
+        """Removes panes with all their cells, in memory and on disk."""
         for pane in panes:
             cells = pane.cells(self.cells)
             key_slots = key_of(self.cells.ints(cells))
             self._free_rows(cells)
             self.cells.free(cells)
-            # A pane has each key once, so plain fancy indexing counts right.
+            # A pane has each key once, so no index occurs twice here.
             self.uses[key_slots] -= 1
             self.index.free(key_slots[self.uses[key_slots] == 0])
             del self._live[pane.id]

@@ -32,11 +32,11 @@ _LONG = t.BigIntType(False)
 
 @dataclass(slots=True)
 class Gathered:
-    """Stored and new rows of the partitions a batch touches.
+    """The stored and the new rows of the partitions in a batch.
 
-    ``partitions``: slot of each row; ``entries``: its entry, -1 for a new row;
-    ``columns``: the rows. Within a partition stored rows come first, in their order, then
-    new ones in order of arrival.
+    ``partitions``: partition slot of each row. ``entries``: entry of each row, -1 for a new row.
+    ``columns``: the rows. Within a partition stored rows come first, in their order, then new rows in
+    order of arrival.
     """
 
     partitions: np.ndarray
@@ -44,15 +44,18 @@ class Gathered:
     columns: list[Column]
 
     def take(self, indices: np.ndarray) -> Gathered:
+        """The rows at ``indices``."""
         return Gathered(
             self.partitions[indices], self.entries[indices], [c.take(indices) for c in self.columns]
         )
 
 
 class RankedRows(SlotTable):
-    """Rows by partition, each with its place in the partition's order. ``keys``: the partition's
-    columns of ``schema``, as a snapshot has them; ``columns``: those of the index, in its order
-    (None: the same)."""
+    """Rows by partition, each with its place in the order of the partition.
+
+    ``keys``: the partition's columns of ``schema``, as a snapshot has them. ``columns``: the columns of
+    the index in its order (None: the same).
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class RankedRows(SlotTable):
     # -- as a table ----------------------------------------------------------------------
 
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """By (partition's position, place)."""
+        """See ``SlotTable``. Sorted by (position of the partition, place)."""
         at, entries = self._map.probe(keys)
         places = self.place[entries]
         if ((places[1:] > places[:-1]) | (at[1:] != at[:-1])).all():
@@ -119,7 +122,7 @@ class RankedRows(SlotTable):
     # -- rows ----------------------------------------------------------------------------
 
     def gather(self, touched: np.ndarray, partitions: np.ndarray, columns: Sequence[Column]) -> Gathered:
-        """The stored rows of the touched partitions, and new rows, sorted by partition."""
+        """The stored rows of the partitions ``touched``, and the new rows, sorted by partition."""
         _, entries = self._map.probe(touched)
         entries = entries[stable_argsort(self.place[entries])]
         of = np.concatenate((self.partition_of[entries], partitions))
@@ -132,7 +135,7 @@ class RankedRows(SlotTable):
         return Gathered(of[order], all_entries[order], [c.take(order) for c in merged])
 
     def add(self, partitions: np.ndarray, columns: Sequence[Column], places: np.ndarray) -> np.ndarray:
-        """Store new rows; returns their entries."""
+        """Stores new rows, and returns their entries."""
         n = len(partitions)
         entries = self.rows.append(columns, n)
         self.changes.write(entries)
@@ -144,7 +147,7 @@ class RankedRows(SlotTable):
         return entries
 
     def move(self, entries: np.ndarray, places: np.ndarray) -> None:
-        """Give stored rows other places."""
+        """Gives stored rows other places."""
         moved = self.place[entries] != places
         if moved.any():
             entries, places = entries[moved], places[moved]
@@ -152,6 +155,7 @@ class RankedRows(SlotTable):
             self.place[entries] = places
 
     def remove(self, entries: np.ndarray) -> None:
+        """Removes stored rows."""
         if not len(entries):
             return
         self.changes.free(entries)
@@ -163,10 +167,10 @@ class RankedRows(SlotTable):
 def cancelled(
     gathered: Gathered, signs: np.ndarray, identity: Sequence[int] | None, *, newest_first: bool = False
 ) -> tuple[np.ndarray, int]:
-    """(mask of rows that stand after retractions, retractions that met no row).
+    """(mask of rows that remain after retractions, number of retractions without a row).
 
-    A retraction takes the first (or newest) row equal to it in the ``identity`` columns
-    (None = all) of its partition.
+    A retraction cancels the first (or newest) row of its partition that is equal to it in the ``identity``
+    columns (None: all). ``signs``: +1 or -1 for each row.
     """
     n = len(signs)
     columns = gathered.columns if identity is None else [gathered.columns[i] for i in identity]

@@ -1,8 +1,8 @@
-"""Rows of columns ↔ one byte string a row, for the row-by-row tier on disk.
+"""Converts rows of columns to one byte string for each row, and back, for state on disk.
 
-Fixed-width columns first, as they lie in memory, each with a byte that says whether it is
-NULL, and the length of each of the others; then those, texts as they are, the rest in the
-codec of its type. Both ways go column by column: no row costs a step of Python.
+First the columns of fixed width in their memory form, each with a byte that tells whether it is NULL, and
+the length of each other column. Then these other columns: texts as they are, the rest in the codec of
+their type. Both directions work column by column, without a Python step for each row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 class RowBytes:
-    """``canonical``: equal values have equal bytes (for keys: −0.0 is 0.0, one NaN)."""
+    """The byte form of rows with columns of ``types``.
+
+    ``canonical``: equal values have equal bytes, as keys need (−0.0 becomes 0.0, and there is one NaN).
+    """
 
     def __init__(self, types: Sequence[LogicalType], *, canonical: bool = False) -> None:
         self._types = list(types)
@@ -46,18 +49,18 @@ class RowBytes:
         fields: list[Any] = []
         for i in self._fixed:
             fields += [(f"null{i}", np.bool_), (f"value{i}", dtypes[i])]
-        #: Length of a value in bytes, -1 for NULL.
+        #: The length of a value in bytes; -1 for NULL.
         fields += [(f"length{i}", np.int32) for i in self._rest]
         self._dtype = np.dtype(fields)
 
     @property
     def width(self) -> int:
-        """Bytes of a row before its texts."""
+        """The bytes of a row before its values of variable length."""
         return self._dtype.itemsize
 
     @property
     def has_texts(self) -> bool:
-        """Rows differ in length."""
+        """Whether rows differ in length."""
         return bool(self._rest)
 
     def encode(self, columns: Sequence[Column], n: int) -> pa.BinaryArray:
@@ -84,7 +87,7 @@ class RowBytes:
         )
 
     def decode(self, rows: pa.BinaryArray) -> list[Column]:
-        """``rows``: not NULL, and not a slice."""
+        """The columns of ``rows``, which contain no NULL and are no slice."""
         n, width = len(rows), self.width
         heads = pc.binary_slice(rows, 0, width) if self._rest else rows
         block = structured_rows(heads, self._dtype) if width else np.zeros(n, self._dtype)
@@ -94,7 +97,7 @@ class RowBytes:
             valid = ~null if null.any() else None
             out[i] = Column(self._types[i], np.ascontiguousarray(block[f"value{i}"]), valid)
         if self._rest:
-            # The rows lie end to end, and so do their parts: cut there, they are one array.
+            # The rows are contiguous, and so are their parts: with the offsets of the parts they are one array.
             parts = 1 + len(self._rest)
             lengths = np.empty((n, parts), np.int64)
             lengths[:, 0] = width

@@ -1,8 +1,8 @@
-"""Changes of rows that may lie on disk: known by numbers of their own, not by slot.
+"""Records changes of rows that may be on disk: such rows are identified by their own numbers, not by slot.
 
-A row keeps its number wherever it lies, and the epoch of its last change goes with it. So
-moving a row is no change of state and costs no bytes in a delta; a cut finds rows on disk
-by their numbers and epochs as it finds those in memory by their stamps.
+A row keeps its number, and the epoch of its last change, wherever it is. So moving a row is no change of
+state and adds nothing to a delta. A cut finds rows on disk by number and epoch as it finds rows in memory
+by their stamps.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from penstock.state.tables import Make, Read
     from penstock.types.logical import LogicalType
 
-#: Keys of which a cut reads the rows at once.
+#: The number of keys whose rows a cut reads from disk at once.
 _PIECE_KEYS = 256
 
 
 class RowChanges(SlotChanges):
-    """``cold``: the rows on disk at this moment (see ``ColdRows.cut``), None when there are none."""
+    """``SlotChanges`` of a table whose rows may move to the disk. ``ids``: int64, the number of the row in
+    each slot.
+
+    ``cold``: makes a cut of the rows on disk (see ``ColdRows.cut``); None if there are none.
+    """
 
     __slots__ = ("_first", "_gone", "_next_id", "cold", "ids")
 
@@ -41,7 +45,7 @@ class RowChanges(SlotChanges):
         self.ids = np.zeros(1024, np.int64)
         self._next_id = 0
         self._gone = GoneRows(epochs)
-        #: What the first cut held everything up to; 0 before it.
+        #: The epoch up to which the first cut contains everything; 0 before the first cut.
         self._first = 0
         self.cold: Callable[[int, int], ColdCut] | None = None
 
@@ -51,7 +55,7 @@ class RowChanges(SlotChanges):
 
     @property
     def base(self) -> int:
-        """A row stamped later may be asked for by a delta; one that is not, by none."""
+        """A later delta may need rows with a higher stamp than this, and none with a lower or equal one."""
         return self._epochs.confirmed or self._first or self._epochs.now
 
     def write(self, slots: np.ndarray) -> None:
@@ -68,19 +72,19 @@ class RowChanges(SlotChanges):
         self.lost(gone)
 
     def lost(self, ids: np.ndarray) -> None:
-        """Rows with these numbers are gone, wherever they lay."""
-        if self._first:  # before the first cut nobody knows them
+        """Records that rows with these numbers are gone, in memory or on disk."""
+        if self._first:  # before the first cut no snapshot contains them
             self._gone.add(ids)
 
     def renumber(self) -> None:
-        """All rows in memory get other slots: they come back as new rows."""
+        """See ``SlotChanges``. The rows come back as new rows with new numbers."""
         for cut in list(self._cuts):
             cut.copy(lambda: True)
         self.free(self.live())
 
     def move_out(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of these slots are about to lie elsewhere: their (numbers, stamps). An open
-        cut that has not reached them takes them now."""
+        """The (numbers, stamps) of rows that are about to move to the disk. An open cut that has not reached
+        them copies them now."""
         for cut in self._cuts:
             cut.keep(slots)
         found = self.ids[slots], self.stamps[slots]
@@ -88,8 +92,8 @@ class RowChanges(SlotChanges):
         return found
 
     def moved_in(self, slots: np.ndarray, ids: np.ndarray, stamps: np.ndarray) -> None:
-        """Rows came back into these slots, written just now. An open cut has them from where
-        they lay. Rows that share a slot have become one."""
+        """Records that rows came back from the disk into these slots. An open cut reads them from the disk.
+        Rows that share a slot have become one."""
         self._number(slots, ids)
         self.stamps[slots] = self._epochs.now if self._cuts else stamps
         merged = self.ids[slots] != ids
@@ -187,8 +191,8 @@ class _RowCut(Cut):
 
 
 class _Spool:
-    """Rows from disk, read by the data thread, until the helper thread encodes them: in a
-    file, for they may be many times what may be held in memory."""
+    """A file with rows that the data thread read from the disk, until the helper thread encodes them.
+    Together they may be many times larger than memory."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder.parent / f"{folder.name}-{name}"
@@ -214,7 +218,7 @@ class _Spool:
             self._writer = None
 
     def parts(self) -> Iterator[Part]:
-        """All rows, once."""
+        """All rows; may be called once."""
         k, types = len(self._keys), [*self._keys, *self._types]
         try:
             with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
@@ -230,7 +234,7 @@ class _Spool:
 
 
 def _column(type_: LogicalType, array: pa.Array) -> Column:
-    """A user's objects stay the bytes that they are in a snapshot."""
+    """The column. A user's objects stay the bytes that they are in a snapshot."""
     if pa.types.is_binary(array.type):
         return Column(type_, array)
     return Column.from_arrow(type_, array)

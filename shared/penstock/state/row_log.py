@@ -1,4 +1,4 @@
-"""Batches of a log (see ``waiting_rows.py``), and how its rows stand in a snapshot."""
+"""The batches of a log (see ``waiting_rows.py``), and the form of its rows in a snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _NO_IDS, _NO_EPOCHS = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Part:
-    """A batch in the log. ``ids``: int64 a row; ``epochs``: int32 a row, when it came."""
+    """A batch of a log. ``ids``: int64, the number of each row; ``epochs``: int32, the epoch in which each
+    row came."""
 
     __slots__ = ("_nbytes", "batch", "epochs", "ids")
 
@@ -34,20 +35,22 @@ class Part:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of memory."""
         if self._nbytes < 0:
             self._nbytes = self.batch.nbytes + self.ids.nbytes + self.epochs.nbytes
         return self._nbytes
 
     def take(self, rows: np.ndarray) -> Part:
+        """The rows with these indices."""
         return Part(self.batch.take(rows), self.ids[rows], self.epochs[rows])
 
     def slice(self, start: int, stop: int) -> Part:
-        """It shares the arrays of this one."""
+        """The rows from ``start`` to below ``stop``, which share the arrays of this part."""
         return Part(self.batch.slice(start, stop - start), self.ids[start:stop], self.epochs[start:stop])
 
     @staticmethod
     def concat(parts: Sequence[Part]) -> Part:
-        """``parts``: one at least."""
+        """All rows of at least one part."""
         if len(parts) == 1:
             return parts[0]
         return Part(
@@ -58,8 +61,8 @@ class Part:
 
 
 class RowForm:
-    """How the rows of a log stand in a snapshot. ``keys``: columns by which they are
-    partitioned (none: all under one key)."""
+    """The form of the rows of a log in a snapshot. ``keys``: the columns by which they are partitioned (none:
+    one key)."""
 
     def __init__(self, schema: t.Schema, keys: Sequence[int], kind: str, max_parallelism: int) -> None:
         self.schema, self._keys = schema, list(keys)
@@ -67,7 +70,7 @@ class RowForm:
 
     @property
     def key_types(self) -> list[t.LogicalType]:
-        """Of the columns by which the rows are partitioned."""
+        """The types of the columns by which the rows are partitioned."""
         return [self.schema.types[i] for i in self._keys]
 
     def keys(self, rows: Batch) -> list[Column]:
@@ -75,12 +78,12 @@ class RowForm:
         return [rows.columns[i] for i in self._keys]
 
     def block(self, parts: Sequence[Part], *, sort: bool) -> KeyedBlock:
-        """``sort``: by key group."""
+        """A snapshot block of the rows. ``sort``: by key group."""
         whole = Part.concat(parts) if parts else Part(Batch.empty(self.schema), _NO_IDS, _NO_EPOCHS)
         return self._block(whole.batch, whole.ids, sort=sort)
 
     def exported(self, name: str, rows: Batch) -> StateRows:
-        """Rows as ``KeyedState.export`` gives them."""
+        """The rows in the form of ``KeyedState.export``."""
         block = self._block(rows, None, sort=False)
         return StateRows(name, block.batch, block.schema, len(self._keys))
 
@@ -112,7 +115,7 @@ class RowForm:
 
 
 def _known_times(times: Column) -> np.ndarray | None:
-    """Of rows of several snapshots some may have been written without any."""
+    """The event times. Of rows from several snapshots, some may have been written without event times."""
     if times.valid is None:
         return times.values
     return np.where(times.valid, times.values, NO_TIME) if times.valid.any() else None

@@ -1,4 +1,4 @@
-"""Sessions by key: the many cells of a key, each with its bounds and its accumulators."""
+"""Sessions by key: a key has many cells, each with its bounds and its accumulators."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from penstock.state.key_space import KeySpace
 
 _LONG = t.BigIntType(False)
-#: A session's end on disk, where times are positive.
+#: Added to a session's end on disk, because times there are not negative.
 TIME_ZERO_US = 1 << 62
-#: The end of a slot that is not in use.
+#: The end in a slot that is not in use.
 _NEVER = 2**63 - 1
 _BOUNDS = ["session_start", "session_end"]
 
 
 class Sessions(SlotTable):
-    """``start``, ``end``: int64 µs by slot. A key on disk is listed by the end of its first
-    session. What the accumulators remember of each session is a table of its own."""
+    """The sessions of all keys. ``start`` and ``end``: int64 µs by slot.
+
+    On disk a key is listed by the end of its first session. Entries that accumulators have for each
+    session are tables of their own.
+    """
 
     def __init__(self, space: KeySpace, aggregates: AggregateSet) -> None:
         super().__init__(
@@ -65,7 +68,8 @@ class Sessions(SlotTable):
         return [*self.bounds(rows), *self._aggregates.partials(rows)]
 
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """Stored sessions of a key lie apart, so each row makes one of its own."""
+        """See ``SlotTable``. The stored sessions of a key do not overlap, so each row becomes a session of
+        its own."""
         sessions = self.open(keys)
         self.changes.write(sessions)
         self.start[sessions], self.end[sessions] = columns[0].values, columns[1].values
@@ -83,7 +87,7 @@ class Sessions(SlotTable):
     # -- sessions ------------------------------------------------------------------------
 
     def open(self, keys: np.ndarray) -> np.ndarray:
-        """An empty session for each of these key slots; ``stretch`` sets its bounds."""
+        """Makes an empty session for each of these key slots; ``stretch`` sets its bounds."""
         new = self._slots.allocate(len(keys))
         high = self._slots.high
         self._key_of, self.start = grown(self._key_of, high), grown(self.start, high)
@@ -95,24 +99,24 @@ class Sessions(SlotTable):
         return new
 
     def stretch(self, sessions: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
-        """The bounds of sessions that rows are about to come to."""
+        """Sets the bounds of sessions that are about to receive rows (µs)."""
         self.changes.write(sessions)
-        # The rows of a session's values carry its start, by which they find it again.
+        # The entries of a session are stored with its start, by which they are assigned to it again.
         self._aggregates.touch_entries(sessions[self.start[sessions] != starts])
         self.start[sessions], self.end[sessions] = starts, ends
 
     def over(self, watermark: int) -> np.ndarray:
-        """Sessions in memory that the watermark has passed."""
+        """The sessions in memory that the watermark (µs) has passed."""
         self.space.given.finish()
         ends = self.end[: self._slots.high]
         return np.flatnonzero((ends - 1 <= watermark) & (ends != _NEVER))
 
     def first_end(self) -> int:
-        """The earliest end of a session in memory."""
+        """The earliest end of a session in memory, in µs."""
         return int(self.end[: self._slots.high].min(initial=_NEVER))
 
     def found(self, keys: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Sessions of keys, by when they start."""
+        """The session of each key that begins at the given start."""
         rows, found = self._by_key.probe(keys)
         same = self.start[found] == starts[rows]
         sessions = np.empty(len(keys), np.int64)
@@ -120,17 +124,19 @@ class Sessions(SlotTable):
         return sessions
 
     def bounds(self, rows: np.ndarray) -> list[Column]:
+        """The columns start and end of sessions."""
         return [Column(_LONG, self.start[rows]), Column(_LONG, self.end[rows])]
 
     def _first_ends(self, rows: np.ndarray) -> np.ndarray:
-        """When the first session of each one's key ends; of all sessions of some keys, key by key."""
+        """For each row, when the first session of its key ends. ``rows`` are all sessions of some keys, key
+        by key."""
         groups = group_bounds(self._key_of[rows])
         first = np.minimum.reduceat(self.end[rows], groups[:-1])
         return np.repeat(first, np.diff(groups)) + TIME_ZERO_US
 
 
 class _SessionValues(SlotTable):
-    """What an accumulator remembers of each session of a key, found by the session's start."""
+    """The entries that an accumulator has for each session of a key, identified by the start of the session."""
 
     owned = True
 
@@ -148,7 +154,7 @@ class _SessionValues(SlotTable):
 
     @property
     def live_bytes(self) -> int:
-        """The accumulator counts them."""
+        """0: the accumulator counts them."""
         return 0
 
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

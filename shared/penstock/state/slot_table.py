@@ -1,8 +1,9 @@
-"""Rows by slot: one named keyed state of an operator.
+"""Rows by slot number: one named keyed state of an operator.
 
-A ``SlotTable`` belongs to a ``KeySpace``, which fetches, evicts, cuts, restores and frees it.
-``CellTable`` has one row a key, in columns; other tables have many rows a key and say which
-those are. A row's key is never kept twice: the table says under which key slot a row lies.
+A ``SlotTable`` belongs to a ``KeySpace``, which fetches, evicts, cuts, restores and frees its rows.
+``CellTable`` has one row for each key, in columns. Other tables have many rows for a key and tell which
+these are. The key of a row is stored once only, in the key space; the table knows the key slot of each
+row.
 """
 
 from __future__ import annotations
@@ -42,21 +43,22 @@ if TYPE_CHECKING:
 class SlotTable(ABC):
     """Columns addressed by slot number: one kind of row of an operator's keys.
 
-    Only the table itself and its space announce changes: ``changes`` is told of every row before it changes.
-    ``times``: when each row was last touched (ms since the epoch), or any time at or above 0 by which its key is found on
-    disk; None where rows have none. ``touched`` is told the times of rows that came back from the disk.
+    Only the table itself and its space announce changes: every row is announced to ``changes`` before it
+    changes. ``times``: when each row was last touched (ms since 1970), or any time not below 0 by which
+    its key is found on disk; None if rows have none. ``touched`` receives the times of rows that came back
+    from the disk.
 
     Args:
         space: The keys.
         name: Name of the state in snapshots.
-        names: Names of a row's columns there, behind those of its key.
+        names: Names of a row's columns there, after those of its key.
         types: Types of these columns.
         timed: Rows follow the time to live of their keys.
     """
 
-    #: ``load`` puts what it is given into order: it must be given all rows of a key at once.
+    #: Whether ``load`` orders the rows, and so needs all rows of a key at once.
     ordered = False
-    #: Another table of the space frees these rows with its own.
+    #: Whether another table of the space frees these rows together with its own.
     owned = False
 
     def __init__(
@@ -72,7 +74,7 @@ class SlotTable(ABC):
         self.changes = make_changes(space.ctx, evicts=space.evicts)
         self.times: Callable[[np.ndarray], np.ndarray] | None = None
         self.touched: Callable[[np.ndarray, np.ndarray], None] | None = None
-        #: Of its rows, where each expires by itself.
+        #: The time to live of single rows, if each expires by itself.
         self.rows_to_live: TimeToLive | None = None
         if timed and space.ttl.ttl_ms:
             self.times, self.touched = self._key_times, self._key_came_back
@@ -84,74 +86,77 @@ class SlotTable(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Rows in memory."""
+        """The number of rows in memory."""
 
     @property
     @abstractmethod
     def live_bytes(self) -> int:
-        """Bytes of the rows in memory, without room that is free."""
+        """Bytes of the rows in memory that are in use."""
 
     @abstractmethod
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(position of the key, row) pairs of distinct key slots by position, a key's rows in an
-        order that ``load`` will meet again."""
+        """(position of the key in ``keys``, row) for all rows of distinct key slots, sorted by position. The
+        rows of a key are in an order that ``load`` accepts again."""
 
     @abstractmethod
     def keys_of(self, rows: np.ndarray) -> np.ndarray:
-        """Key slot of each row."""
+        """The key slot of each row."""
 
     @abstractmethod
     def read(self, rows: np.ndarray) -> list[Column]:
-        """Copies of the rows' columns, of ``types``."""
+        """Copies of the columns of ``rows``, of ``types``."""
 
     @abstractmethod
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """Put rows back, with the key slot of each in ``keys``; the rows made. They are announced as new ones.
+        """Adds rows that were read before; returns their row numbers. They are announced as new.
 
-        ``columns``: of ``types``.
+        ``keys``: the key slot of each row; ``columns``: of ``types``.
         """
 
     def reload(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """``load`` of rows of a snapshot: ``keys`` in any order, a key's rows in several pieces; ``columns``: of ``types``."""
+        """As ``load`` for rows of a snapshot: ``keys`` are in any order, and the rows of a key may be in
+        several pieces; ``columns``: of ``types``."""
         return self.load(keys, columns)
 
     def make(self, keys: np.ndarray) -> None:  # noqa: B027 - most keep nothing by key
-        """These key slots are new: whatever the table keeps by key starts empty."""
+        """Called for key slots that were just made: what the table keeps for a key starts empty."""
 
     @abstractmethod
     def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
-        """Announce that the rows go, and give them up. ``keys``: key slot of each."""
+        """Announces that the rows are removed, and removes them. ``keys``: the key slot of each."""
 
     def stored_key(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
-        """(key columns, columns between these and the row's) as a snapshot has them."""
+        """(key columns, columns between these and the row's own) in the form of a snapshot."""
         return self.space.split(self.keys_of(rows))
 
     def later(self, rows: np.ndarray) -> Sequence[Column | Later]:
-        """``read`` for a snapshot: columns of rows that never change may be copied later."""
+        """As ``read`` for a snapshot. Columns of rows that never change may be copied later."""
         return self.read(rows)
 
     def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
-        """Blocks of a snapshot as keys of the space's index and rows for ``load``."""
+        """(key columns for the index of the space, columns for ``load``, number of rows) of blocks of a
+        snapshot."""
         stored = self.space.stored_types
         columns, n = restored_columns(blocks, [*stored, *self.types])
         return self.space.of_stored(columns[: len(stored)]), columns[len(stored) :], n
 
     def cut(self) -> Cut:
-        """The rows, or what changed, at this moment; nothing is copied yet."""
+        """The rows, or what changed, at this moment. Nothing is copied yet."""
         return self._stored_as.cut()
 
     @property
     def numbered(self) -> RowChanges:
-        """``changes`` of a table whose rows may go to the disk."""
+        """The ``changes`` of a table whose rows may move to the disk."""
         return self.changes  # type: ignore[return-value]  # of ``make_changes``
 
     def stored(self, rows: np.ndarray) -> tuple[list[Column], list[Column]]:
-        """(key columns, others) of rows in memory as a snapshot has them."""
+        """(key columns, other columns) of rows in memory, in the form of a snapshot."""
         keys, head = self.stored_key(rows)
         return keys, [*head, *self.read(rows)]
 
     def exported(self, keys: Sequence[Column], others: Sequence[Column]) -> StateRows:
-        """Rows as ``KeyedState.export`` gives them, from their ``keys`` and their ``others``, the columns behind the keys."""
+        """Rows in the form of ``KeyedState.export``, from their ``keys`` and ``others``, the columns after
+        the keys."""
         return StateRows(self.name, *self._stored_as.rows(keys, others), len(keys))
 
     def _stored_later(self, rows: np.ndarray) -> tuple[list[Column], list[Column | Later]]:
@@ -168,8 +173,8 @@ class SlotTable(ABC):
 class CellTable(SlotTable):
     """One row for each key, in columns by the key's slot.
 
-    ``space``: the keys; ``name``: of the state in snapshots; ``parts``: the cells, whose columns follow one another in a
-    snapshot. Every change of a row goes through ``touch``, ``compare`` or ``put``.
+    ``space``: the keys. ``name``: of the state in snapshots. ``parts``: the cells, whose columns follow
+    one another in a snapshot. Every change of a row goes through ``touch``, ``compare`` or ``put``.
     """
 
     def __init__(self, space: KeySpace, name: str, parts: Sequence[Cells]) -> None:
@@ -188,15 +193,17 @@ class CellTable(SlotTable):
         return 12 * n + sum(part.live_bytes(n) for part in self._parts)
 
     def touch(self, columns: Sequence[Column], n: int) -> CellsTouched:
-        """``with table.touch(columns, n) as cells``: change the rows of ``n`` keys, given as key ``columns``; see ``CellsTouched``."""
+        """``with table.touch(columns, n) as cells``: changes the rows of ``n`` keys, given by the key
+        ``columns``; see ``CellsTouched``."""
         return CellsTouched(self, columns, n)
 
     def compare(self, columns: Sequence[Column], n: int) -> CellsCompared:
-        """As ``touch``, for ``n`` rows with key ``columns``, and it knows the old rows; see ``CellsCompared``."""
+        """As ``touch``, for ``n`` rows with key ``columns``, and tells which rows existed before; see
+        ``CellsCompared``."""
         return CellsCompared(self, columns, n)
 
     def put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
-        """Overwrite the rows of distinct ``slots`` with ``columns``."""
+        """Overwrites the rows of distinct ``slots`` with ``columns``."""
         self.changes.write(slots)
         self._merge(slots, columns)
 
@@ -218,7 +225,7 @@ class CellTable(SlotTable):
         return keys
 
     def extend(self, at: slice, columns: Sequence[Column]) -> None:
-        """``load`` of the new slots in the range ``at``, which follow one another; ``columns``: of ``types``."""
+        """As ``load`` for the range ``at`` of new slots; ``columns``: of ``types``."""
         self.changes.write(np.arange(at.start, at.stop))
         start = 0
         for part in self._parts:
@@ -240,7 +247,7 @@ class CellTable(SlotTable):
 
 
 class CellsTouched(Touched):
-    """Cells that are about to change: they are in memory, announced, and new ones are empty."""
+    """Cells that are about to change. They are in memory and announced; new ones are empty."""
 
     __slots__ = ("_table",)
 
@@ -258,8 +265,8 @@ class CellsTouched(Touched):
 
 
 class CellsCompared(CellsTouched):
-    """Cells whose rows before and after the block are compared. ``touched``: their slots, each
-    once, ascending; ``had``: mask of those that there were before."""
+    """Cells whose rows before and after the block are compared. ``touched``: their distinct slots, ascending;
+    ``had``: mask of those that existed before."""
 
     __slots__ = ("had", "touched")
 
@@ -274,7 +281,8 @@ class CellsCompared(CellsTouched):
 
 
 class ValueTable(SlotTable):
-    """The many rows (*entries*) that an accumulator has of a cell; it announces them itself."""
+    """The rows (*entries*) that an accumulator has for each cell. The accumulator announces their changes
+    itself."""
 
     owned = True
 
@@ -292,7 +300,7 @@ class ValueTable(SlotTable):
 
     @property
     def live_bytes(self) -> int:
-        """The accumulator counts them."""
+        """0: the accumulator counts them."""
         return 0
 
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -314,8 +322,8 @@ class ValueTable(SlotTable):
 
 
 def aggregate_cells(space: KeySpace, aggregates: AggregateSet, *parts: Cells) -> CellTable:
-    """The table of ``aggregates`` by key slot, with further columns before theirs; and of what
-    they remember of each cell."""
+    """The table of ``aggregates`` by key slot, with the columns of ``parts`` before theirs; and tables of
+    their entries."""
     cells = CellTable(space, "cells", [*parts, aggregates])
     for name, entries in aggregates.remembered():
         ValueTable(space, name, entries)

@@ -1,8 +1,7 @@
-"""Sorted rows on the local disk: what a log of waiting rows gives up when memory is short.
+"""Sorted rows on the local disk: a log of waiting rows writes them when memory is short.
 
-A run is written once, block by block, and read from its start; it never changes. Files have no
-name: their space is free again when nothing in the process refers to them, whatever becomes
-of the process.
+A run is written once, block by block, and read from its start; it never changes. The files have no name,
+so the system frees their space when the process no longer refers to them, also after a crash.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import Schema
 
-#: Runs share a file until it has so many bytes.
+#: Runs share a file until it has this size in bytes.
 _FILE_BYTES = 256 << 20
-#: Compression is kept where it saves as much as this share.
+#: A block is stored compressed if that makes it smaller than this share.
 _PAYS = 0.85
 _CODEC = "lz4"
 
 
 class SpillFile:
-    """Grows at its end; bytes that were written stay."""
+    """A file without a name that grows at its end. Bytes that were written do not change."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,10 +41,11 @@ class SpillFile:
 
     @property
     def full(self) -> bool:
+        """Whether the next run goes to another file."""
         return self.size >= _FILE_BYTES
 
     def append(self, data: pa.Buffer) -> int:
-        """Where it lies."""
+        """Writes ``data`` and returns its offset. Raises OSError if the disk is full."""
         left = memoryview(data)[: data.size]  # Arrow's view of a buffer that shrank is too long
         while left:
             left = left[self._file.write(left) :]  # a full disk is an OSError
@@ -53,7 +53,8 @@ class SpillFile:
         return self.size - data.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Any thread may ask."""
+        """``length`` bytes from ``offset``. Any thread may call it. Raises InternalError if the file is
+        shorter."""
         data = os.pread(self._file.fileno(), length, offset)
         if len(data) != length:
             raise InternalError("a spill file is short", expected=f"{length} bytes", got=f"{len(data)}")
@@ -61,13 +62,14 @@ class SpillFile:
 
 
 class SpillFiles:
-    """The files of one operator, the last of which is written to."""
+    """The files of one operator. Only the last one is written to."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._last: SpillFile | None = None
 
     def current(self) -> SpillFile:
+        """The file to write to."""
         if self._last is None or self._last.full:
             self._last = SpillFile(self._folder)
         return self._last
@@ -75,7 +77,7 @@ class SpillFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Where it lies. ``size``: before it was compressed; 0: it is not."""
+    """The place of a block. ``size``: bytes before compression; 0: not compressed."""
 
     offset: int
     length: int
@@ -83,13 +85,16 @@ class _Block:
 
 
 class SpilledRun:
-    """``rows``: how many; ``last_epoch``: of the newest of them; ``start``: those before it are
-    gone. ``next_time``: of the first that is left, where the run is ordered by time."""
+    """A sorted run on disk, written in blocks of ``block_rows`` rows.
+
+    ``rows``: number of rows. ``last_epoch``: the highest epoch of a row. ``start``: the rows before it are
+    gone. ``next_time``: the time of the first row that is left, if the run is ordered by time.
+    """
 
     __slots__ = ("_arrow", "_blocks", "_ends", "_file", "_schema", "last_epoch", "next_time", "start")
 
     def __init__(self, file: SpillFile, part: Part, block_rows: int, next_time: int) -> None:
-        """Write sorted rows, so many to a block."""
+        """Writes sorted rows."""
         self._file, self._schema = file, part.batch.schema
         rows = _to_arrow(part)
         self._arrow = rows.schema
@@ -106,11 +111,11 @@ class SpilledRun:
 
     @property
     def nbytes(self) -> int:
-        """In memory."""
+        """Bytes of memory."""
         return 200 * len(self._blocks)
 
     def blocks(self, start: int) -> Iterator[Part]:
-        """The rows from number ``start`` on."""
+        """The rows from number ``start`` on, block by block."""
         for number in range(int(np.searchsorted(self._ends, start, "right")), len(self._blocks)):
             part = self._read(self._blocks[number])
             first = int(self._ends[number]) - len(part.ids)
@@ -131,7 +136,7 @@ class SpilledRun:
 
 
 def _to_arrow(part: Part) -> pa.RecordBatch:
-    """The batch's columns, then number and epoch."""
+    """The batch's columns, then number and epoch of each row."""
     rows = part.batch.to_arrow()
     arrays: Sequence[pa.Array] = [*rows.columns, pa.array(part.ids), pa.array(part.epochs)]
     return pa.RecordBatch.from_arrays(arrays, names=[*rows.schema.names, "id", "epoch"])

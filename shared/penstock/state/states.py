@@ -1,9 +1,9 @@
-"""State objects that a user function holds: value, list, map, reducing, aggregating.
+"""State objects for user functions: value, list, map, reducing, aggregating.
 
-They read ``scope.key`` and a table; they know no backend. A table gives None for an
-absent key, ``table[key] = value`` replaces, ``remove`` forgets, ``touch`` says that the
-live value is about to change in place. ``changes`` hears of a key before it is set. Undo
-and time to live are layers over a table.
+They use ``scope.key`` and a table, and know no backend. A table returns None for an absent key;
+``table[key] = value`` replaces, ``remove`` removes, and ``touch`` announces that the live value is about
+to change in place. A key is announced to ``changes`` before it is set. Undo and time to live are layers
+over a table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Table(Protocol):
-    """One state's live values, by key, or by (key, namespace) where it is namespaced."""
+    """The live values of one state, by key, or by (key, namespace) if the state has namespaces."""
 
     @property
     def changes(self) -> KeyChanges: ...
@@ -32,7 +32,7 @@ class Table(Protocol):
 
 
 class Scope:
-    """The current key (or (key, namespace)); the operator sets it before each call."""
+    """The current key or (key, namespace). The operator sets it before each call of user code."""
 
     __slots__ = ("key",)
 
@@ -40,17 +40,15 @@ class Scope:
         self.key: Any = None
 
 
-# -- layers -----------------------------------------------------------------------------------
-
-
 class Journal:
-    """Undoes the state writes and timers of one record."""
+    """The changes of state and timers by one record: ``commit`` keeps them, ``rollback`` undoes them."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], Any]] = []
         self._seen: set[tuple[int, Any]] = set()
 
     def first_touch(self, table: Table, key: Any) -> bool:
+        """Whether this is the first access to the key of this table since the last commit or rollback."""
         entry = (id(table), key)
         if entry in self._seen:
             return False
@@ -72,7 +70,7 @@ class Journal:
 
 
 class JournaledTable:
-    """Saves the old value at the first access of a key; mutable ones as a copy."""
+    """Saves the old value at the first access to a key; a mutable value is copied."""
 
     __slots__ = ("_copy", "_journal", "_table")
 
@@ -120,7 +118,7 @@ class JournaledTable:
 
 
 class TtlTable:
-    """Live values are (value, expires ms); an expired one is removed when it is met."""
+    """Live values are (value, expiry in ms since 1970). An expired value is removed when it is accessed."""
 
     __slots__ = ("_now_ms", "_on_read", "_table", "_ttl_ms")
 
@@ -165,12 +163,12 @@ _MUTABLE = (t.RawType, t.ArrayType, t.MapType, t.MultisetType)
 
 
 def deep_copy(desc: StateDescriptor) -> Callable[[Any], Any] | None:
-    """How to copy what a state holds, where user code may change it in place."""
+    """A function that copies a value of the state if user code may change it in place; otherwise None."""
     return copy.deepcopy if isinstance(desc.type, (*_MUTABLE, t.RowType)) else None
 
 
 def shallow_copy(desc: StateDescriptor) -> Callable[[Any], Any] | None:
-    """The same where only our own list or map around plain values changes."""
+    """A function that copies a value if only our own list or map around it changes in place; otherwise None."""
     return copy.copy if isinstance(desc.stored_type, _MUTABLE) else None
 
 
@@ -178,7 +176,7 @@ def shallow_copy(desc: StateDescriptor) -> Callable[[Any], Any] | None:
 
 
 class State:
-    """Base: ``clear`` forgets the current key's value."""
+    """Base class of state objects. ``clear`` removes the value of the current key."""
 
     __slots__ = ("_scope", "_table")
 
@@ -191,14 +189,16 @@ class State:
 
 
 class ValueState(State):
+    """One value for each key."""
+
     __slots__ = ()
 
     def value(self) -> Any:
-        """The current key's value, None when there is none."""
+        """The value of the current key; None if there is none."""
         return self._table[self._scope.key]
 
     def update(self, value: Any) -> None:
-        """Set it; None clears it."""
+        """Sets the value of the current key; None removes it."""
         table, key = self._table, self._scope.key
         if value is None:
             table.remove(key)
@@ -210,12 +210,11 @@ class ValueState(State):
 
 
 class ObjectState(ValueState):
-    """A value of a type that user code may change in place between ``value`` and ``update``."""
+    """A ``ValueState`` of a type that user code may change in place between ``value`` and ``update``."""
 
     __slots__ = ()
 
     def value(self) -> Any:
-        """The current key's value, None when there is none."""
         table, key = self._table, self._scope.key
         if table.changes.cuts:
             table.changes.note(key)
@@ -223,12 +222,12 @@ class ObjectState(ValueState):
 
 
 class MergingState(State):
-    """State of which two become one, where windows merge."""
+    """State that can be merged, as when windows merge."""
 
     __slots__ = ()
 
     def merge(self, sources: Iterable[Any]) -> None:
-        """What is under the scope keys ``sources`` goes into the current one's, and is gone there."""
+        """Merges the values of the scope keys ``sources`` into that of the current key, and removes them."""
         table, key = self._table, self._scope.key
         moved: Any = None
         for source in sources:
@@ -248,13 +247,15 @@ class MergingState(State):
 
 
 class ListState(MergingState):
+    """A list for each key."""
+
     __slots__ = ()
 
     def _merged(self, first: Any, second: Any) -> Any:
         return [*first, *second]
 
     def get(self) -> list[Any]:
-        """The current key's items (a copy)."""
+        """A copy of the list of the current key; empty if there is none."""
         items = self._table[self._scope.key]
         return [] if items is None else list(items)
 
@@ -282,7 +283,7 @@ class ListState(MergingState):
             self._table[key] = values
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all items."""
+        """Replaces all items. Without items the list is removed."""
         values = list(values)
         if values:
             self._table.changes.note(self._scope.key)
@@ -292,7 +293,7 @@ class ListState(MergingState):
 
 
 class MapState(State):
-    """Entries of the current key. The map of one key is loaded as a whole."""
+    """A map for each key, loaded as a whole. ``get`` returns None for a map key that is absent."""
 
     __slots__ = ()
 
@@ -351,6 +352,8 @@ class MapState(State):
 
 
 class ReducingState(MergingState):
+    """One value for each key, combined from all values that were added; ``get`` returns None if there is none."""
+
     __slots__ = ("_reduce",)
 
     def __init__(self, table: Table, scope: Scope, reduce: Callable[[Any, Any], Any]) -> None:
@@ -365,12 +368,14 @@ class ReducingState(MergingState):
 
     def add(self, value: Any) -> None:
         table, key = self._table, self._scope.key
-        table.changes.note(key)  # before the user's code, which may change the old value
+        table.changes.note(key)  # before the user's function, which may change the old value in place
         old = table[key]
         table[key] = value if old is None else self._reduce(old, value)
 
 
 class AggregatingState(MergingState):
+    """An accumulator for each key; ``get`` returns its result, or None if there is no accumulator."""
+
     __slots__ = ("_aggregate",)
 
     def __init__(self, table: Table, scope: Scope, aggregate: Any) -> None:

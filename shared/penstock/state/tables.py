@@ -1,12 +1,12 @@
-"""State tables: rows by slot, of which a snapshot copies what changed, in small slices.
+"""State tables: rows by slot number, of which a snapshot copies the changed ones in small slices.
 
-Every slot carries a *stamp*: the epoch in which it was last written (negative: freed).
-Epochs pass at every cut, so nothing is copied at the barrier, and "what changed since the
-checkpoint that was confirmed last" is a comparison of stamps, however many checkpoints
-were aborted in between. A cut goes through the stamps in slices between steps; before a
-row that it has not reached is changed, ``write`` or ``free`` copies the row out for it.
+Every slot has a *stamp*: the epoch in which it was last written (negative: freed). Each cut begins a new
+epoch. So nothing is copied at the barrier, and a comparison of stamps finds what changed since the last
+confirmed checkpoint, however many checkpoints were aborted in between. A cut goes through the stamps in
+slices between steps. Before a row that the cut has not reached changes, ``write`` or ``free`` copies the
+row for it.
 
-``docs/state.md`` tells how an operator uses this.
+``docs/state.md`` explains how an operator uses this.
 """
 
 from __future__ import annotations
@@ -29,71 +29,72 @@ if TYPE_CHECKING:
 
     from penstock.state.epochs import Epochs
 
-    #: Rows of slots in use: (key columns, other columns), all of them new arrays.
+    #: Slots in use → (key columns, other columns) of their rows, all of them new arrays.
     Read = Callable[[np.ndarray], tuple[Sequence[Column], Sequence["Column | Later"]]]
-    #: Slots, key columns and others of some rows, whether to sort them → a block of them.
+    #: (slots, key columns, other columns, whether to sort by key group) → a block of these rows.
     Make = Callable[[np.ndarray, list[Column], list[Column], bool], KeyedBlock]
 
 
 class Later(Protocol):
-    """A column of rows that never change again: it is copied by whoever writes it."""
+    """A column of rows that never change again, so that the writer of the snapshot can copy it."""
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes the column will have."""
+        """The approximate size of the column in bytes."""
 
-    def column(self) -> Column: ...
+    def column(self) -> Column:
+        """The column."""
 
 
-#: Stamps looked through at once (about 0.1 ms).
+#: How many stamps are compared at once (about 0.1 ms).
 _SCAN = 1 << 17
-#: Rows copied at once: as many as take about this long.
+#: Seconds that copying one piece of rows should take; the first, least and greatest number of rows in a piece.
 _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 16
-#: Rows of about so many bytes are sorted together: they fit into a cache, and the memory
-#: of one such run serves for the next. Long ones where there are many key groups, for the
-#: footer names those of each run.
+#: Runs of about so many bytes are sorted together, because they fit into the processor's cache and the memory of one run
+#: serves for the next. With many key groups runs are long, because the footer lists the key groups of each run.
 SHORT_RUN_BYTES, RUN_BYTES = 2 << 20, 8 << 20
 _MANY_KEY_GROUPS = 512
 
 
 class SlotChanges:
-    """Which slots of one table were written or freed, and when."""
+    """Records when each slot of one table was written or freed."""
 
     __slots__ = ("_cuts", "_epochs", "_renumbered", "stamps")
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._renumbered = 0
-        #: int32 by slot: epoch of the last write, negative when freed, 0 when never used.
+        #: int32 by slot: the epoch of the last write; negative if freed, 0 if never used.
         self.stamps = np.zeros(1024, np.int32)
         self._cuts: list[Cut] = []
 
     @property
     def nbytes(self) -> int:
+        """Bytes of memory."""
         return self.stamps.nbytes
 
     @property
     def copying(self) -> bool:
-        """A cut is still being copied: freeing many rows now would copy them all at once."""
+        """Whether a cut is still being copied. Freeing many rows now would copy them all at once."""
         return bool(self._cuts)
 
     def holds(self, slots: np.ndarray) -> np.ndarray:
-        """Whether each slot was in use when it was last announced."""
+        """For each slot, whether it was in use when it was last announced."""
         self._reach(slots)
         return self.stamps[slots] > 0
 
     def write(self, slots: np.ndarray) -> None:
-        """Call *before* rows of these slots (repeats allowed) are made or changed."""
+        """Announces a change. Call it *before* rows of these slots (repeats allowed) are made or changed."""
         self._stamp(slots, self._epochs.now)
 
     def free(self, slots: np.ndarray) -> None:
-        """Call *before* anything that ``read`` needs of these slots is given up."""
+        """Announces a removal. Call it *before* freeing anything of these slots that ``read`` needs."""
         self._stamp(slots, -self._epochs.now)
 
     def renumber(self) -> None:
-        """Call *before* all rows get other slots; then ``write`` the new ones. The next
-        snapshot holds the whole table."""
+        """Announces that all rows get other slots. Call it *before* that, then ``write`` with the new slots.
+        The next snapshot contains the whole table."""
         for cut in list(self._cuts):
             cut.copy(lambda: True)
         self.stamps[:] = 0
@@ -104,7 +105,7 @@ class SlotChanges:
         return np.flatnonzero(self.stamps > 0)
 
     def cut(self, read: Read, make: Make) -> Cut:
-        """The table at this moment; nothing is copied yet."""
+        """The table at this moment. Nothing is copied yet."""
         since, upto = self._epochs.since, self._epochs.end()
         if since < self._renumbered:
             since = 0
@@ -113,7 +114,7 @@ class SlotChanges:
         return cut
 
     def close(self, cut: Cut) -> None:
-        """Everything that counts for it is copied."""
+        """The cut has copied all its rows."""
         if cut in self._cuts:
             self._cuts.remove(cut)
 
@@ -129,10 +130,10 @@ class SlotChanges:
 
 
 class Cut(PendingBlock):
-    """A table as it stood at a barrier, while it is copied.
+    """A table as it was at a barrier, while it is copied.
 
-    Slots below ``cursor`` are done; of the others those count whose stamp is after
-    ``since`` and not after ``upto``: a slot with a later stamp was copied when it got it.
+    Slots below ``cursor`` are done. Of the others those belong to the cut whose stamp is after ``since``
+    and not after ``upto``; a slot with a later stamp was copied when it was announced.
     """
 
     def __init__(self, changes: SlotChanges, read: Read, make: Make, since: int, upto: int) -> None:
@@ -160,7 +161,8 @@ class Cut(PendingBlock):
         self._parts, self._touched = [], []
 
     def keep(self, slots: np.ndarray) -> None:
-        """These slots are about to change: copy those that count and were not reached."""
+        """Copies those of these slots that belong to the cut and have not been reached, because they are
+        about to change."""
         slots = slots[slots >= self._cursor]
         slots = slots[self._counts(self._changes.stamps[slots])]
         if len(slots):
@@ -181,11 +183,11 @@ class Cut(PendingBlock):
             described = _plain
 
     def _made(self, parts: Sequence[Part]) -> KeyedBlock:
-        # What changed is a part of the state, and soon superseded: it is not worth sorting.
+        # A delta is a small part of the state and soon superseded, so sorting does not pay.
         return self._make(*together(parts), not self._since)
 
     def _described(self, block: KeyedBlock) -> KeyedBlock:
-        """A delta says which slots' older rows no longer hold."""
+        """The block with the marks of a delta: the slots whose older rows no longer count."""
         if self._since:
             found = np.concatenate(self._touched) if self._touched else np.empty(0, np.int64)
             block.delta, block.touched = True, np.sort(found, kind="stable")  # nearly in order
@@ -220,12 +222,12 @@ class Cut(PendingBlock):
 
     def _take(self, slots: np.ndarray) -> None:
         keys, payload = self._read(slots)
-        # A RAW value is a user's object, which may change in place: its bytes are taken now.
+        # A RAW value is a user's object that may change in place, so it is encoded now.
         self._parts.append(Part(slots, list(keys), [_settled(c) for c in payload]))
 
 
 class Part:
-    """Some rows of a cut, copied or about to be."""
+    """Some rows of a cut. ``payload`` may contain columns that are copied later."""
 
     __slots__ = ("keys", "payload", "slots")
 
@@ -234,24 +236,25 @@ class Part:
 
     @property
     def nbytes(self) -> int:
+        """The size of all columns in bytes."""
         return sum(c.nbytes for c in (*self.keys, *self.payload))
 
 
 class GoneRows:
-    """The numbers of rows that are gone, as far as a later delta has to take them back."""
+    """The numbers of rows that are gone and that a later delta has to remove."""
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        #: (numbers, epoch in which they went), since the last confirmed checkpoint.
+        #: (numbers, epoch in which they went) since the last confirmed checkpoint.
         self._gone: list[tuple[np.ndarray, int]] = []
 
     def add(self, ids: np.ndarray) -> None:
-        """Rows with these numbers (int64) are gone."""
+        """Records that rows with these numbers (int64) are gone."""
         if len(ids):
             self._gone.append((ids, self._epochs.now))
 
     def since(self, since: int, upto: int) -> list[np.ndarray]:
-        """What went after the first and not after the second epoch, for a cut."""
+        """The numbers of rows that went after epoch ``since`` and not after ``upto``, for a cut."""
         confirmed = self._epochs.settled
         self._gone = [(ids, epoch) for ids, epoch in self._gone if epoch > confirmed]
         return [ids for ids, epoch in self._gone if since < epoch <= upto]
@@ -260,8 +263,8 @@ class GoneRows:
 class StateTable:
     """One named keyed state of an operator.
 
-    ``read(slots)``: see ``Read``; it is called on the data thread with slots in use.
-    ``names``: of the key columns, then of the others.
+    ``read(slots)``: see ``Read``; it is called on the data thread with slots in use. ``names``: of the key
+    columns, then of the other columns.
     """
 
     def __init__(
@@ -291,7 +294,7 @@ class StateTable:
     def rows(
         self, keys: Sequence[Column], payload: Sequence[Column]
     ) -> tuple[pa.RecordBatch, dict[str, Any]]:
-        """(rows, schema) in the form of a snapshot, in no order and without slots."""
+        """(rows, schema) in the form of a snapshot, in no order and without slot numbers."""
         block = keyed_block(
             keys, payload, self._names, n=len((*keys, *payload)[0]), max_parallelism=self._max_parallelism,
             kind=self._kind, sort=False,
@@ -306,7 +309,7 @@ class StateTable:
 
 
 def together(parts: Sequence[Part]) -> tuple[np.ndarray, list[Column], list[Column]]:
-    """(slots, key columns, others) of all rows."""
+    """(slots, key columns, other columns) of all rows."""
     return (
         np.concatenate([p.slots for p in parts]),
         [Column.concat(columns) for columns in zip(*(p.keys for p in parts), strict=True)],

@@ -1,4 +1,4 @@
-"""Timers: registered per key, deduplicated, fired in (time, key) order."""
+"""Timers: registered for a key, each once, and fired in the order (time, key)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _NONE: Any = object()
 
 
 class _Many(dict[Any, None]):
-    """The entries of one time, when there are several (insertion-ordered set)."""
+    """The entries of one time, if there are several: a set in insertion order."""
 
 
 class TimerQueue:
     """Timers of one kind. An entry is a key, or (key, namespace).
 
-    A heap of distinct times and, per time, its one entry or a set of them: registering and
-    deleting are O(1) for a known time. Deleted times stay in the heap until they come up.
-    ``changes``: of (time, entry).
+    A heap of distinct times, and for each time its one entry or a set of entries: registering and deleting
+    are O(1) for a known time. Deleted times stay in the heap until they are the earliest. ``changes``
+    records (time, entry).
     """
 
     def __init__(self, epochs: Epochs | None = None) -> None:
@@ -42,20 +42,20 @@ class TimerQueue:
 
     @property
     def next_time(self) -> int | None:
-        """The earliest registered time."""
+        """The earliest registered time; None if there is no timer."""
         heap = self._heap
         while heap and heap[0] not in self._entries:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
     def register(self, time: int, entry: Any, journal: Journal | None = None) -> bool:
-        """False when it was registered already."""
+        """Registers a timer. Returns False if it was registered before. ``journal`` receives the undo."""
         entries = self._entries
         if self.known((time, entry)):
             return False
         self.changes.note((time, entry))
         if time not in entries:
-            # The heap may still hold a time whose entries were all deleted: harmless twice.
+            # The heap may still hold this time if its entries were all deleted; a second one does no harm.
             heapq.heappush(self._heap, time)
             entries[time] = entry
         else:
@@ -70,7 +70,7 @@ class TimerQueue:
         return True
 
     def delete(self, time: int, entry: Any, journal: Journal | None = None) -> None:
-        """Nothing happens when it is not registered."""
+        """Deletes a timer, if it is registered. ``journal`` receives the undo."""
         entries = self._entries
         if not self.known((time, entry)):
             return
@@ -88,8 +88,8 @@ class TimerQueue:
             journal.add(lambda: self.register(time, entry))
 
     def due(self, until: int) -> Iterator[tuple[int, Any]]:
-        """Take out and yield the timers with time <= ``until`` in (time, key) order; those
-        that are registered meanwhile fire too when they are due."""
+        """Removes and yields the timers with time <= ``until`` in the order (time, key). Timers that are
+        registered meanwhile are included if they are due."""
         self.before_due()
         while (time := self.next_time) is not None and time <= until:
             known = self._entries[time]
@@ -103,7 +103,7 @@ class TimerQueue:
                     break
 
     def known(self, pair: tuple[int, Any]) -> bool | None:
-        """True when this (time, entry) is registered, else None."""
+        """True if this (time, entry) is registered, otherwise None."""
         time, entry = pair
         if time not in self._entries:
             return None
@@ -111,7 +111,7 @@ class TimerQueue:
         return (entry in known if type(known) is _Many else known == entry) or None
 
     def pairs(self) -> Iterator[tuple[tuple[int, Any], bool]]:
-        """((time, entry), True) of all timers of this moment, while they may change."""
+        """((time, entry), True) of all timers at this moment, while they may change."""
         for time in list(self._entries):
             known = self._entries.get(time, _NONE)
             for entry in list(known) if type(known) is _Many else [known]:
@@ -120,12 +120,12 @@ class TimerQueue:
 
 
 def _nothing() -> None:
-    """Nothing was given away."""
+    """The default of ``before_due``."""
 
 
 def _in_order(entries: Any) -> list[Any]:
     try:
         return sorted(entries)
     except TypeError:
-        # NULL in a key, or types without an order: any total order will do, if stable.
+        # A key contains NULL, or a type without an order. Any stable total order is enough.
         return sorted(entries, key=lambda e: (type(e).__name__, repr(e)))

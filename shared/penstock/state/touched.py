@@ -18,14 +18,13 @@ _NONE = np.empty(0, np.int64)
 
 
 class Touched:
-    """``with space.touch(key columns, rows) as keys``: inside, all rows of these keys are in
-    memory and stay there.
+    """``with space.touch(key columns, rows) as keys``: inside the block all rows of these keys are in memory
+    and stay there.
 
-    ``slots``: int64 key slot of each row. ``new``: slots of keys that had no row anywhere.
-    ``written``: slots whose time to live begins anew; set it where that is not all of them.
-    ``free`` gives up keys with their rows when the block ends; on an error nothing is freed.
-    Outputs are collected inside and yielded behind: a generator that is suspended inside
-    would leave the keys half changed.
+    ``slots``: int64, the key slot of each row. ``new``: slots of keys that had no row anywhere.
+    ``written``: slots whose time to live begins again; set it if these are not all. ``free`` removes keys
+    with their rows at the end of the block; after an error nothing is removed. Collect outputs inside and
+    yield them after the block: a generator that is suspended inside would leave the keys half changed.
     """
 
     __slots__ = ("_came", "_columns", "_gone", "_n", "_space", "new", "slots", "written")
@@ -47,11 +46,11 @@ class Touched:
 
     @property
     def came_back(self) -> bool:
-        """Whether rows of some of these keys lay on disk."""
+        """Whether rows of some of these keys were on disk."""
         return len(self.new) < self._came
 
     def free(self, slots: np.ndarray) -> None:
-        """Give up these keys (each once) at the end of the block."""
+        """Removes these keys (each listed once) at the end of the block."""
         self._gone = np.concatenate((self._gone, slots)) if len(self._gone) else slots
 
     def __exit__(
@@ -69,5 +68,5 @@ class Touched:
         space.tier.make_room(self._came)
 
     def _pinned(self) -> np.ndarray:
-        """The slots, repeats allowed."""
+        """The slots, with repeats."""
         return self.slots

@@ -1,4 +1,4 @@
-"""Restored states that the program does not ask for: they are kept for the next snapshot unchanged."""
+"""Restored states for which the program has not asked: they are kept for the next snapshot unchanged."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Stored = tuple[Sequence[pa.RecordBatch], dict[str, Any]]
 
 
-#: What of a schema says how rows are read.
+#: The parts of a schema that determine how rows are read.
 _FORM = ("kind", "key_types", "types", "identity")
 
 
 def replaced(names: Sequence[str], name: str, schema: Mapping[str, Any]) -> bool:
-    """Whether rows under ``name`` are not those of the state that had all of ``names``, the present one first:
-    the program that wrote them had that state under a later one of the names."""
+    """Whether rows under ``name`` belong to another state than the one with ``names`` (the present one
+    first): the program that wrote them already had that state under a later one of the names."""
     return not set(names[: names.index(name)]).isdisjoint(schema.get(BESIDE, ()))
 
 
@@ -40,7 +40,7 @@ def _form(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _living(batch: pa.RecordBatch, schema: Mapping[str, Any], as_in: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of one time to live as rows of another: when they were written stays."""
+    """The rows with the time to live of another schema. The time when they were written stays the same."""
     if schema.get("ttl_ms") == as_in.get("ttl_ms"):
         return batch
     at = batch.schema.names.index("expires_ms")
@@ -49,31 +49,33 @@ def _living(batch: pa.RecordBatch, schema: Mapping[str, Any], as_in: Mapping[str
 
 
 def _common(names: Iterable[Iterable[str]]) -> list[str]:
-    """Those that all have, sorted."""
+    """The names that all have, sorted."""
     return sorted(frozenset.intersection(*map(frozenset, names)))
 
 
 class Unclaimed:
-    """Rows by name. A delta holds nothing of a name that did not change, else all of it."""
+    """Restored rows by state name. A delta contains all rows of a state whose key groups changed, and none of
+    the others."""
 
     def __init__(self, space: blocks.KeyLayout, epochs: Epochs) -> None:
         self._space, self._epochs = space, epochs
         self._found: dict[str, list[Stored]] = {}
-        #: By name: the epoch in which key groups of it came or went.
+        #: State name → the epoch in which key groups of it last came or went.
         self._changed: dict[str, int] = {}
 
     @property
     def names(self) -> list[str]:
+        """The names of all states."""
         return list(self._found)
 
     def add(self, name: str, batches: Sequence[pa.RecordBatch], schema: dict[str, Any]) -> None:
-        """Rows of a snapshot, or of another subtask."""
+        """Adds rows of a snapshot, or of another subtask."""
         self._found.setdefault(name, []).append((batches, schema))
         self._changed[name] = self._epochs.now
 
     def take(self, names: Sequence[str]) -> list[Stored]:
-        """The rows of the state that has the first of these names and had the others before: somebody asks
-        for them."""
+        """Removes and returns the rows of a state that the program has asked for. ``names``: its name, and
+        its former names."""
         out: list[Stored] = []
         for name in names:
             found = self._found.pop(name, [])
@@ -85,7 +87,7 @@ class Unclaimed:
         return out
 
     def cut(self) -> dict[str, KeyedBlock]:
-        """All of it as blocks of a snapshot."""
+        """All rows as blocks of a snapshot. Raises SnapshotError if the rows of a state have two forms."""
         out = {}
         for name, found in self._found.items():
             schemas = [schema for some, schema in found if len(some)]
@@ -106,7 +108,7 @@ class Unclaimed:
         return out
 
     def exported(self, groups: KeyGroups) -> Iterator[StateRows]:
-        """Rows of these groups."""
+        """The rows of these key groups."""
         for name, found in self._found.items():
             for batches, schema in found:
                 types = [t.type_from_json(x) for x in schema["key_types"]]
@@ -117,7 +119,7 @@ class Unclaimed:
                         yield of_rows(rows, chosen)
 
     def drop(self, groups: KeyGroups) -> None:
-        """Give up the rows of these groups."""
+        """Removes the rows of these key groups."""
         for name, found in self._found.items():
             kept: list[Stored] = []
             for batches, schema in found:

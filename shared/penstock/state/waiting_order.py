@@ -1,4 +1,4 @@
-"""In which order the rows of a log come out, and when."""
+"""The order in which the rows of a log come out, and the time when each is due."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _LONG = t.BigIntType(False)
 
 @dataclass(frozen=True, slots=True)
 class WaitingOrder:
-    """``columns(rows)``: what they are sorted by, in the ``order`` whose indices count these.
-    ``times(rows)``: int64, when each is due: the first column, ascending; None: all are due at
-    the end."""
+    """The order of a log. ``columns(rows)``: the columns by which rows are sorted; the indices of ``order``
+    refer to these.
+
+    ``times(rows)``: when each row is due (int64), which is the first of these columns, ascending. None:
+    all are due at the end.
+    """
 
     columns: Callable[[Batch], Sequence[Column]]
     order: Sequence[SortKey]
@@ -32,7 +35,7 @@ class WaitingOrder:
 
 
 def by_hash(keys: Sequence[int]) -> WaitingOrder:
-    """All are due at the end, those of one key together."""
+    """All rows are due at the end, and rows of one key are together."""
     return WaitingOrder(lambda rows: [hashed(rows, keys)], (SortKey(0),))
 
 

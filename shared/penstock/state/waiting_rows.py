@@ -1,10 +1,10 @@
-"""Rows that wait until they are due, on disk when memory is short.
+"""Rows that wait until they are due, on disk if memory is short.
 
-Above the slot's limit the oldest rows in memory (``MemoryRows``) are sorted by the whole order and
-written to a ``SpilledRun``. What is due of the runs comes back merged, in pieces that fit into memory.
+Above the slot's limit the oldest rows in memory (``MemoryRows``) are sorted and written to a
+``SpilledRun``. Rows of the runs that are due are merged in pieces that fit into memory.
 
-Rows never change: a cut holds on to them and copies nothing. Runs follow one another in order
-of arrival, so that equal rows come out, and lie in snapshots, as they came.
+Rows never change, so a cut refers to them and copies nothing. Runs follow one another in order of arrival,
+so that equal rows come out, and are stored in snapshots, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ if TYPE_CHECKING:
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType, Schema
 
-#: A run on disk, as a share of the limit and at most; what is much smaller stays in memory.
+#: The size of a run on disk: the limit divided by the first, at most so many bytes. Rows of less than the size divided by
+#: the third stay in memory.
 _RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 4, 16 << 20, 8
-#: Of a run: a block. Two of each run are in memory while runs are merged: a sixteenth of
-#: what lies on disk.
+#: The number of blocks of a run, and the least size of a block. While runs are merged two blocks of each are in memory: a
+#: sixteenth of what is on disk.
 _BLOCKS, _LEAST_BLOCK_BYTES = 32, 16 << 10
 
 
 class WaitingRows:
-    """Rows of ``schema``. ``keys``: columns by which they are partitioned (none: all under one
-    key). Row kinds and times are kept too. ``spills`` False: all stay in memory, and are counted.
-    ``seen``: is told of rows that came from elsewhere: a snapshot, or another subtask."""
+    """A log of rows of ``schema``, with their row kinds and event times; see ``KeyedState``.
+
+    ``keys``: the columns by which they are partitioned (none: one key). ``spills`` False: all rows stay in
+    memory, and are counted. ``seen`` is called with rows that come from a snapshot or from another
+    subtask.
+    """
 
     def __init__(
         self, ctx: StateContext, name: str, schema: Schema, keys: Sequence[int], order: WaitingOrder,
@@ -59,33 +63,35 @@ class WaitingRows:
         self._files = SpillFiles(ctx.local_dir / "waiting")
         self._run_bytes = min(max(ctx.memory.limit_bytes // _RUN_SHARE, 1), _MOST_RUN_BYTES)
         self._given_up = 0
-        # By age.
+        # Oldest first.
         self._spilled: list[SpilledRun] = []
         self._in_memory = MemoryRows(order.times, most_run_bytes=self._run_bytes if self._spills else None)
         self._rows = self._on_disk = 0
-        #: Whether there were others than +I among the rows.
+        #: Whether there were rows of another kind than +I.
         self.mixed = False
         self._changes = LogChanges(ctx.epochs)
-        #: The key groups that another subtask owns by now.
+        #: The key groups that have been given to another subtask.
         self.given = GivenAway(ctx.max_parallelism, self._sweep, where=ctx.name)
         self._holder = ctx.memory.add(ctx.name, lambda: self.nbytes, evicts=self._spills)
         ctx.metrics.gauge(f"numRowsOnDisk.{name}", lambda: self._on_disk)
 
     def __len__(self) -> int:
+        """The number of rows, in memory and on disk."""
         return self._rows
 
     @property
     def on_disk(self) -> int:
-        """Rows of which nothing is in memory."""
+        """The number of rows on disk."""
         return self._on_disk
 
     @property
     def nbytes(self) -> int:
-        """In memory."""
+        """Bytes of memory."""
         return self._in_memory.nbytes + sum(run.nbytes for run in self._spilled)
 
     def add(self, batch: Batch, *, checked: bool = True) -> None:
-        """``checked``: an error if far too much is held in the end."""
+        """Adds rows. Raises InternalError if a key was given away and, if ``checked``, ExternalError if far
+        too much memory is used."""
         n = batch.num_rows
         if not n:
             return
@@ -99,34 +105,35 @@ class WaitingRows:
             self._memory.check()
 
     def due(self, limit: int | None = None, *, whole: bool = True) -> Iterator[Batch]:
-        """Take out the rows that are due until then (None: all), in pieces each of which stands
-        after the one before it. ``whole``: rows that are equal in the order are in one piece,
-        and must fit into memory. Within a piece only equal ones stand in order: as they came."""
+        """Removes and yields the rows that are due not after ``limit`` (None: all). All rows of a piece come
+        after those of the piece before. ``whole``: rows that are equal in the order are in one piece, and
+        must fit into memory. Within a piece only equal rows are in order: as they came."""
         for [batch] in due_together([self], limit, whole=whole):
             yield batch
 
     def in_memory(self) -> Batch:
-        """All that does not lie on disk, as it came (of a log without times)."""
+        """All rows that are not on disk, as they came. Only for a log without times."""
         self.given.finish()
         whole = self._in_memory.whole()
         return Batch.empty(self.schema) if whole is None else whole.batch
 
     def take_out(self, mask: np.ndarray) -> None:
-        """Remove the rows of ``in_memory`` under the mask."""
+        """Removes the rows of ``in_memory`` under the mask."""
         if mask.any():
             self._forget(self._in_memory.take_out(mask))
 
     def close(self) -> None:
+        """Gives back the claim on the slot's memory."""
         self._memory.remove(self._holder)
 
     # -- what is due ---------------------------------------------------------------------
 
     def spilled_until(self, limit: int | None) -> bool:
-        """Whether rows that are due by then lie on disk."""
+        """Whether rows that are due not after ``limit`` are on disk."""
         return any(limit is None or run.next_time <= limit for run in self._spilled)
 
     def streams(self, limit: int | None, of: int) -> list[Stream]:
-        """All rows that are due, as ``merged`` takes them."""
+        """All rows that are due, as streams for ``merged``."""
         columns = lambda part: self.order.columns(part.batch)  # noqa: E731
         out = [
             Stream(self._due_blocks(run, limit), columns, of, partial(self._passed, run))
@@ -142,11 +149,11 @@ class WaitingRows:
         return out
 
     def swept(self) -> None:
-        """Runs that came to their end are given up."""
+        """Releases runs that have been read to their end."""
         self._spilled = [run for run in self._spilled if run.start < run.rows]
 
     def take_due(self, limit: int | None) -> Batch:
-        """``due`` where none of it lies on disk."""
+        """As ``due``, if no row that is due is on disk."""
         return self._batch(self._take_memory(limit))
 
     def _due_blocks(self, run: SpilledRun, limit: int | None) -> Iterator[Part]:
@@ -169,7 +176,7 @@ class WaitingRows:
         self._forget(part)
 
     def _take_memory(self, limit: int | None) -> list[Part]:
-        """The rows in memory that are due by then, out of here; older ones first."""
+        """Removes and returns the rows in memory that are due, older ones first."""
         out = self._in_memory.take(limit)
         for part in out:
             self._forget(part)
@@ -194,7 +201,7 @@ class WaitingRows:
             pass
 
     def _spill(self) -> bool:
-        """Write the oldest rows in memory, as many as make a run."""
+        """Writes the oldest rows in memory, as many as make a run. Returns False if there are too few."""
         if self._in_memory.nbytes < self._run_bytes // _LEAST_SHARE:
             return False
         taken, size = self._in_memory.take_oldest(self._run_bytes)
@@ -210,7 +217,7 @@ class WaitingRows:
         return True
 
     def _run(self, part: Part) -> SpilledRun:
-        """Sorted rows on disk."""
+        """A run on disk with these sorted rows."""
         times = self.order.times
         next_time = 0 if times is None else int(times(part.batch.slice(0, 1))[0])
         return SpilledRun(self._files.current(), part, self._block_rows(part), next_time)
@@ -231,9 +238,9 @@ class WaitingRows:
         return {self.name: self._changes.cut(runs, self._in_memory.parts(), self._form)}
 
     def restore(self, restored: RestoredState | None) -> None:
-        """Rows in the order they came."""
+        """Loads restored rows in the order in which they came."""
         for batch in () if restored is None else restored.keyed.get(self.name, ()):
-            if batch.num_rows:  # of a block in a chain all rows may be out by the newest object
+            if batch.num_rows:  # the newest object of a chain may have removed all rows of a block
                 rows = self._form.read([batch])
                 self._seen(rows)
                 self.add(rows)
@@ -253,7 +260,7 @@ class WaitingRows:
         return self.nbytes
 
     def expire(self, now_ms: int) -> None:
-        """See ``KeyedState``: rows go when they are due."""
+        """See ``KeyedState``. Does nothing: rows leave when they are due."""
 
     def export(self, groups: KeyGroups) -> Iterator[StateRows]:
         """See ``KeyedState``."""
@@ -261,7 +268,7 @@ class WaitingRows:
         return self._exported(groups)
 
     def lookup(self, keys: Sequence[Column], n: int) -> Iterator[StateRows]:
-        """See ``KeyedState``. Looks through all rows."""
+        """See ``KeyedState``. Scans all rows."""
         self.given.refuse(keys, n)
         everything = KeyGroups.all(self.given.groups.max_parallelism)
         return rows_of_keys(self._exported(everything), self.key_types, keys, n)
@@ -287,8 +294,8 @@ class WaitingRows:
                 yield self._form.exported(self.name, part.batch.filter(chosen))
 
     def _sweep(self, groups: KeyGroups) -> Iterator[None]:
-        """Take the rows of these groups out of memory, and write runs on disk anew that have some. What
-        is spilled meanwhile from memory comes last."""
+        """Removes the rows of these groups from memory, and rewrites runs on disk that contain some. Runs
+        that are written meanwhile come last."""
         for gone in self._in_memory.without(partial(self._of, groups=groups)):
             self._forget(gone)
             yield
@@ -304,15 +311,15 @@ class WaitingRows:
             yield
 
     def _of(self, part: Part, groups: KeyGroups) -> np.ndarray:
-        """Mask of a part's rows whose key is of these groups."""
+        """Mask of the rows of a part whose key is in these groups."""
         return groups.holds(self._form.keys(part.batch), len(part.ids))
 
 
 def due_together(
     logs: Sequence[WaitingRows], limit: int | None, *, whole: bool = True
 ) -> Iterator[list[Batch]]:
-    """``WaitingRows.due`` of logs of one order: each piece has the rows of all of them that
-    stand between the same places of it (of some of them none)."""
+    """``WaitingRows.due`` of several logs with the same order. Each piece has, for every log, the rows
+    between the same two places of the order (maybe none)."""
     for log in logs:
         log.given.finish()
     if not any(log.spilled_until(limit) for log in logs):
@@ -334,4 +341,4 @@ def due_together(
 
 
 def _ignored(part: Part) -> None:
-    """It is gone already."""
+    """The rows have been removed already."""

@@ -1,7 +1,7 @@
-"""Keys that each belong to one window, and go when it closes.
+"""Keys that belong to one window each, and are removed when it closes.
 
-In the index of keys the window's start and end stand first. So on disk the keys of a window
-lie together: what it emits is read from there, a piece at a time, and given up as a whole.
+In the index of keys the window's start and end come first, so that the keys of a window are contiguous on
+disk. What the window emits is read from there piece by piece, and removed as a whole.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from penstock.state.context import StateContext
     from penstock.types.logical import LogicalType
 
-#: A window's start and end.
+#: The number of columns for a window's start and end.
 _BOUNDS = 2
 _NEVER = 2**63 - 1
 
 
 class WindowKeySpace(KeySpace):
-    """``types``: of the input's columns. ``keys``: those of them by which it is partitioned;
-    ``window``: (start, end). ``stored_bounds``: whether the window's bounds stand before a row in
-    a snapshot, where they are no keys.
+    """A key space of (window, key).
 
-    ``columns``: of the input, in the order of the index.
+    ``types``: of the input's columns. ``keys``: the columns by which the input is partitioned. ``window``:
+    the columns (start, end). ``stored_bounds``: whether the window's bounds are stored before a row in a
+    snapshot if they are no keys. ``columns``: the input columns in the order of the index.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class WindowKeySpace(KeySpace):
         stored_bounds: bool,
     ) -> None:
         self.columns = (*window, *(i for i in keys if i not in window))
-        #: As they stand in a snapshot: the columns of ``keys`` first.
+        #: In the order of a snapshot: the columns of ``keys`` first.
         stored = (*keys, *(i for i in window if i not in keys))
         self._keys = len(keys)
         self._kept = len(stored) if stored_bounds else self._keys
         self._place = [self.columns.index(i) for i in stored]
         self._back = [stored.index(i) for i in self.columns]
         self._runs: RunTier | None = None
-        # By key slot: when its window ends; of windows on disk their run says so.
+        # Key slot → end of its window. For windows on disk the name of the run holds the end.
         self._ends = np.full(1024, _NEVER, np.int64)
         self._next_end = _NEVER
         super().__init__(
@@ -67,7 +67,7 @@ class WindowKeySpace(KeySpace):
     def _make_tier(self) -> Resident:
         if not self.evicts:
             return Resident(self.ctx, self.live_bytes)
-        # Here, not at the top: a slot without a limit never loads it.
+        # Imported here, because a slot without a memory limit never needs it.
         from penstock.state.cold_runs import RunTier
 
         self._runs = RunTier(
@@ -90,18 +90,18 @@ class WindowKeySpace(KeySpace):
     # -- windows that close --------------------------------------------------------------
 
     def any_due(self, watermark: int) -> bool:
-        """Whether the watermark has passed a window."""
+        """Whether the watermark (µs) has passed the end of a window."""
         self.given.finish()
         return self._next_end - 1 <= watermark
 
     def due(self, watermark: int) -> np.ndarray:
-        """Slots of windows that the watermark passed, by their end."""
+        """The slots in memory whose window the watermark has passed, sorted by its end."""
         ends = self._ends[: self.high]
         due = np.flatnonzero((ends - 1 <= watermark) & (ends != _NEVER))
         return due[stable_argsort(ends[due])]
 
     def due_on_disk(self, watermark: int) -> Iterator[RunPiece]:
-        """What lies on disk of such windows, the first to end first. It is given up."""
+        """The rows on disk of such windows, the first to end first. They are removed."""
         for run in self._on_disk():
             if run[1] - 1 > watermark:
                 return
@@ -110,7 +110,7 @@ class WindowKeySpace(KeySpace):
             self._runs.forget(run)
 
     def passed(self) -> None:
-        """What was due is gone."""
+        """Called after the windows that were due have been removed."""
         self._next_end = int(self._ends[: self.high].min(initial=_NEVER))
         for _, end in self._on_disk()[:1]:
             self._next_end = min(self._next_end, end)
@@ -123,7 +123,7 @@ class WindowKeySpace(KeySpace):
         on_disk = np.array(self._on_disk(), np.int64).reshape(-1, _BOUNDS)
         windows = np.unique(np.concatenate((in_memory, on_disk)), axis=0)
         own = np.tile(np.arange(n), len(windows))
-        # A key's columns may have the window's bounds among them: then it is of that window only.
+        # The window's bounds may be among a key's columns. The key then belongs to that window only.
         found = {place: key.take(own) for place, key in zip(self._place, keys, strict=False)}
         same = np.ones(len(own), np.bool_)
         for i in range(_BOUNDS):
