@@ -43,7 +43,7 @@ test: $(STAMP) ## run all tests (real servers)
 soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
 	$(PYTEST) -m soak
 
-test-servers: $(STAMP) ## fetch the servers that some tests use (Apache Kafka; needs Maven and Java)
+test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, a schema registry; needs Maven and Java)
 	$(BIN)/python -m tests.servers
 
 # Pure cores: no servers, no Spark.

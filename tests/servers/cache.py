@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-#: Servers whose jars Maven brings, by the folder of their ``pom.xml``.
-FROM_MAVEN = ("kafka",)
+#: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.
+FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack"}
 
 
 def folder() -> Path:
@@ -44,7 +44,7 @@ def fetch(name: str) -> str:
     shutil.rmtree(partly, ignore_errors=True)
     pom = Path(__file__).with_name(name) / "pom.xml"
     subprocess.run(
-        [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partly}"],
+        [maven, "-q", "-B", "-f", str(pom), f"dependency:{FROM_MAVEN[name]}", f"-DoutputDirectory={partly}"],
         check=True,
     )
     partly.rename(target)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import cache
+from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
 
 
@@ -21,6 +22,19 @@ def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 def own_kafka(tmp_path: Path) -> Iterator[KafkaServer]:
     """A broker for one test, which may kill it."""
     yield from _broker(tmp_path / "kafka")
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApicurioServer]:
+    """One schema registry for the tests that use subjects of their own and leave the rest alone."""
+    if why := cache.missing("apicurio"):
+        pytest.skip(why)
+    server = ApicurioServer(tmp_path_factory.mktemp("registry"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _broker(folder: Path) -> Iterator[KafkaServer]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
     from typing import BinaryIO
 
     import pyarrow as pa
@@ -57,7 +57,21 @@ class FormatContext:
 
 
 class Decoder(ABC):
-    """Messages → columns of ``schema.select(projection)``."""
+    """Messages → columns of ``schema.select(projection)``.
+
+    A decoder that must fetch something first (schemas of a registry) sets ``fetches`` and overrides ``prepare``. It
+    never waits in ``decode``, which runs on the data thread.
+    """
+
+    #: Connectors call ``prepare`` before ``decode`` and ``decode_batch``.
+    fetches: bool = False
+
+    def prepare(self, messages: Sequence[bytes]) -> Coroutine[Any, Any, None] | None:
+        """What must be awaited before these messages can be decoded; None: nothing.
+
+        The coroutine raises ConnectorError, or ExternalError when whoever is asked is away for too long.
+        """
+        return None
 
     @abstractmethod
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
@@ -89,6 +103,12 @@ class Decoder(ABC):
 
 class Encoder(ABC):
     """Columns → messages or file parts."""
+
+    async def open(self) -> None:  # noqa: B027
+        """Ask those outside whom the encoder needs (a schema registry). Connectors await it before any row.
+
+        Raises ConnectorError, or ExternalError when whoever is asked is away for too long.
+        """
 
     @abstractmethod
     def encode(self, batch: Batch) -> list[bytes]:
@@ -123,13 +143,26 @@ class Format(ABC):
         """
         self.options.check({k: v for k, v in options.items() if k.startswith(f"{self.name}.")})
 
+    def topic_options(self, options: Mapping[str, str], topic: str, part: str) -> Mapping[str, str]:
+        """``options`` with what follows from where messages lie, where the table does not say it.
+
+        Args:
+            options: The table's options.
+            topic: The one topic that the table names.
+            part: ``key`` or ``value``.
+        """
+        return options
+
     @abstractmethod
     def decoder(self, ctx: FormatContext) -> Decoder:
         """A new decoder for ``ctx``: the columns to deliver and the policy for bad records."""
 
     @abstractmethod
     def encoder(self, schema: Schema, options: Mapping[str, str]) -> Encoder:
-        """A new encoder for rows of ``schema``; ``options``: the table's."""
+        """A new encoder for rows of ``schema``; ``options``: the table's. Asks nobody outside.
+
+        Raises ConnectorError for an option that only sinks need.
+        """
 
 
 # -- files ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ FORMATS: Register[Format] = Register(
     builtin={
         "arrow": "penstock.formats.arrow:ArrowFormat",
         "avro": "penstock.formats.avro.format:AvroFormat",
+        "avro-confluent": "penstock.formats.avro.confluent:AvroConfluentFormat",
         "csv": "penstock.formats.csv:CsvFormat",
         "json": "penstock.formats.json:JsonFormat",
         "orc": "penstock.formats.orc:OrcFormat",

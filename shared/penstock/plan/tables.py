@@ -13,7 +13,7 @@ from penstock.plan.lineage import bounded
 from penstock.types.logical import Schema
 
 #: Options whose values are never written anywhere.
-_SECRET = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+_SECRET = re.compile("password|secret|token|credential|key|user-info|user\\.info|jaas", re.IGNORECASE)
 
 
 class MetadataColumn(msgspec.Struct, frozen=True):

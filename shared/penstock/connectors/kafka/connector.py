@@ -46,9 +46,9 @@ class KafkaConnector(DeclaredConnector):
             )
         names = table.schema.names
         key, value = self._parts(table, [names.index(name) for name in table.primary_key])
-        value.check()
+        value.check(written=role == "sink")
         if key is not None and key.columns:
-            key.check()
+            key.check(written=role == "sink")
         check_properties(table.options, owner)
 
     def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:

@@ -43,14 +43,16 @@ class MessageEncoder:
         self._parts = parts
         self._partitioner = option_set.read(table.options).get("sink.partitioner", "default")
 
-    def open(self, ctx: SourceContext, partitions: int) -> None:
+    async def open(self, ctx: SourceContext, partitions: int) -> None:
         keys = ctx.pushed.get("keys", ())
         self._key, self._value = self._parts(keys)
         if self._key is not None:
-            self._key.check()
-        key = self._key
-        self._key_encoder = None if key is None else key.format.encoder(key.schema, key.options)
-        self._value_encoder = self._value.format.encoder(self._value.schema, self._value.options)
+            self._key.check(written=True)
+        self._key_encoder = None if self._key is None else self._key.encoder()
+        self._value_encoder = self._value.encoder()
+        for encoder in (self._key_encoder, self._value_encoder):
+            if encoder is not None:
+                await encoder.open()
         self._partitions = partitions
         self._next = ctx.subtask_index
 

@@ -233,7 +233,6 @@ class ExactlyOnceWriter(StagedWriter):
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}-{ctx.uid}")
         self._marker = f"{name}-{ctx.subtask_index}"
         partitions = await self._probe()
-        self._encoder.open(ctx, partitions)
         await self._commit_restored(restored)
         await self._of(self._marker).fence()
         # Ids of other subtasks, and of a greater parallelism: fenced so that nothing old comes late.
@@ -242,6 +241,8 @@ class ExactlyOnceWriter(StagedWriter):
                 await others.fence()
                 await others.close()
                 del self._transactions[name]
+        # Last: it may wait for others than the brokers, and what a checkpoint holds does not.
+        await self._encoder.open(ctx, partitions)
 
     async def _probe(self) -> int:
         """The number of the topic's partitions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from penstock.formats.api import FormatContext
 from penstock.types import Batch, Column, Field, RowKind, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from confluent_kafka import Message
 
     from penstock.connectors.base import SourceContext, TableInfo
-    from penstock.formats.api import Decoder, Format
+    from penstock.formats.api import Decoder, Encoder, Format
 
     BadRecord = Callable[[Exception, bytes | None, str], None]
 
@@ -36,8 +37,14 @@ class Part:
     schema: Schema
     options: Mapping[str, str]
 
-    def check(self) -> None:
+    def check(self, *, written: bool) -> None:
+        """ConnectorError or UnsupportedError unless messages can be read, or written, as the table says."""
         self.format.check(self.schema, self.options)
+        if written:
+            self.encoder()
+
+    def encoder(self) -> Encoder:
+        return self.format.encoder(self.schema, self.options)
 
     def decoder(self, wanted: Sequence[int], bad_record: BadRecord) -> Decoder:
         """A decoder of the table's columns ``wanted``, which are among those of the part."""
@@ -45,10 +52,16 @@ class Part:
         return self.format.decoder(FormatContext(self.schema, projection, self.options, bad_record))
 
 
-def _options_of(options: Mapping[str, str], prefix: str, name: str) -> dict[str, str]:
-    """Options of the format ``name`` as the format spells them: without ``key.`` or ``value.``."""
+def _options_of(
+    read: Mapping[str, Any], options: Mapping[str, str], prefix: str, format_: Format
+) -> Mapping[str, str]:
+    """Options of a format as the format spells them: without ``key.`` or ``value.``."""
+    name = format_.name
     found = {k: v for k, v in options.items() if k.startswith(f"{name}.")} if prefix == "value." else {}
-    return found | {k.removeprefix(prefix): v for k, v in options.items() if k.startswith(f"{prefix}{name}.")}
+    found |= {k.removeprefix(prefix): v for k, v in options.items() if k.startswith(f"{prefix}{name}.")}
+    topic = read["topic"]
+    one = topic and ";" not in topic
+    return format_.topic_options(found, topic, prefix.rstrip(".")) if one else found
 
 
 def parts_of(
@@ -72,12 +85,12 @@ def parts_of(
                     where=owner,
                 )
             fields.append(Field(field.name.removeprefix(prefix), field.type))
-        key_options = _options_of(options, "key.", key_format.name)
+        key_options = _options_of(read, options, "key.", key_format)
         key = Part(key_format, tuple(keys), Schema(tuple(fields)), key_options)
     value_format = message_format(read["value.format"] or options.get("format"), where=owner)
     left_out = set(keys) if read["value.fields-include"] == "EXCEPT_KEY" else set()
     columns = tuple(i for i in range(len(schema)) if i not in left_out)
-    value_options = _options_of(options, "value.", value_format.name)
+    value_options = _options_of(read, options, "value.", value_format)
     return key, Part(value_format, columns, schema.select(columns), value_options)
 
 
@@ -118,6 +131,7 @@ class MessageDecoder:
         self._key, self._value = key, value
         self._loud = self._decoders(ctx.bad_record)
         self._quiet = self._decoders(lambda *_: None)
+        self._fetches = self._loud.fetches
         self._places = [
             (0, self._in_value.index(c)) if c in value.columns else (1, self._in_key.index(c))
             for c in ctx.projection
@@ -130,6 +144,17 @@ class MessageDecoder:
             key.decoder(self._in_key, bad_record) if key is not None and self._in_key else None,
             key.decoder(self._of_deletes, bad_record) if key is not None and self._of_deletes else None,
         )
+
+    def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None] | None:
+        """What must be awaited before ``decode`` can take these messages; None: nothing."""
+        if not self._fetches:
+            return None
+        loud = self._loud
+        wanted = [loud.value.prepare([v for m in messages if (v := m.value()) is not None])]
+        if (keys := loud.key or loud.deletes) is not None:
+            wanted.append(keys.prepare([m.key() or b"" for m in messages]))
+        left = [w for w in wanted if w is not None]
+        return _all(left) if left else None
 
     def decode(self, messages: Sequence[Message]) -> Batch:
         if not self._upserts:
@@ -189,6 +214,10 @@ def _where(message: Message) -> str:
     return f"topic '{message.topic()}', partition {message.partition()}, offset {message.offset()}"
 
 
+async def _all(wanted: list[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*wanted)
+
+
 def _decoded_keys(decoder: Decoder, messages: Sequence[Message]) -> Batch:
     return decoder.decode([m.key() or b"" for m in messages], lambda i: f"{_where(messages[i])}, key")
 
@@ -200,6 +229,10 @@ class _Decoders:
     value: Decoder
     key: Decoder | None
     deletes: Decoder | None
+
+    @property
+    def fetches(self) -> bool:
+        return any(d is not None and d.fetches for d in (self.value, self.key, self.deletes))
 
 
 def _metadata(name: str, messages: Sequence[Message], times: np.ndarray) -> Column:

@@ -32,7 +32,7 @@ class KafkaWriter(SinkWriter):
         self.ctx = ctx
         where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._options['topic']}'"
         self._producer = KafkaProducer(self._properties, self._options["topic"], where)
-        self._encoder.open(ctx, await self._producer.partitions())
+        await self._encoder.open(ctx, await self._producer.partitions())
 
     @property
     def _out(self) -> KafkaProducer:

@@ -77,6 +77,8 @@ class KafkaReader(SourceReader):
         #: The call that waits for the next message.
         self._waiting: asyncio.Future[Message | None] | None = None
         self._asking: asyncio.Future[int] | None = None
+        #: What the first of ``_runs`` needs before it can be decoded.
+        self._preparing: asyncio.Task[None] | None = None
         #: Whether the topics of restored splits are those that were read before.
         self._checks: list[asyncio.Task[None]] = []
         self._event = asyncio.Event()
@@ -161,6 +163,8 @@ class KafkaReader(SourceReader):
         while True:
             if not self._runs and not self._take():
                 return None
+            if not self._prepared():
+                return None
             state, messages = self._runs.popleft()
             limit = self.ctx.batch_rows
             if len(messages) > limit:
@@ -171,6 +175,18 @@ class KafkaReader(SourceReader):
             self._passed(state)
             if len(batch):
                 return Fetched(state.split.id, batch)
+
+    def _prepared(self) -> bool:
+        """Whether the first run can be decoded; begins to fetch what is missing."""
+        if self._preparing is not None:
+            if not self._preparing.done():
+                return False
+            done, self._preparing = self._preparing, None
+            done.result()
+        missing = self._decoder.prepare(self._runs[0][1][: self.ctx.batch_rows])
+        if missing is not None:
+            self._preparing = asyncio.create_task(missing)
+        return missing is None
 
     def _take(self) -> bool:
         """Messages that the client has now, a run for each partition; False: there are none."""
@@ -261,6 +277,9 @@ class KafkaReader(SourceReader):
         self._event.set()
 
     async def wait(self) -> None:
+        if self._preparing is not None:
+            await asyncio.wait({self._preparing})
+            return
         if self._runs or self._failure is not None:
             return
         self._event.clear()
@@ -349,6 +368,8 @@ class KafkaReader(SourceReader):
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
         await end_tasks(self._checks)
+        if self._preparing is not None:
+            await end_tasks([self._preparing])
         if self._asking is not None:
             await asyncio.wait({self._asking})
         if self._consumer is not None:

@@ -36,9 +36,10 @@ class NatsConnector(DeclaredConnector):
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         super().validate(table, role=role)
         options = OPTIONS.read(table.options)
-        message_format(table.options.get("format"), where="connector 'nats'").check(
-            table.schema, table.options
-        )
+        format_ = message_format(table.options.get("format"), where="connector 'nats'")
+        format_.check(table.schema, table.options)
+        if role == "sink":
+            format_.encoder(table.schema, table.options)
         for mode, value, needed in _NEEDS:
             if (options[mode] == value) != (options[needed] is not None):
                 raise ConnectorError(

@@ -42,6 +42,10 @@ class MessageEncoder:
         self._ctx = ctx
         self.max_payload = 1 << 20
 
+    async def open(self) -> None:
+        """Before the first batch."""
+        await self._encoder.open()
+
     def encode(self, batch: Batch) -> list[OutMessage]:
         subjects = self.template.subjects(batch, lambda i, err: self._reject(batch.slice(i, 1), err))
         if self._batched:

@@ -217,6 +217,7 @@ class ExactlyOnceWriter(StagedWriter):
         items = await self._commit_restored(restored)
         for subject in {self._marker, *(i.marker for i in items)}:
             await self._transactions.fence(subject)
+        await self._encoder.open()
 
     def write(self, batch: Batch) -> None:
         messages = self._encoder.encode(batch)

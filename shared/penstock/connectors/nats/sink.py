@@ -58,6 +58,7 @@ class AtLeastOnceWriter(SinkWriter):
         self._encoder.max_payload = client.max_payload
         self._inbox = client.new_inbox()
         await client.subscribe(f"{self._inbox}.*.*", cb=self._acknowledged, pending_bytes_limit=0)
+        await self._encoder.open()
         self._tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._retry())]
 
     def write(self, batch: Batch) -> None:

@@ -96,6 +96,8 @@ class NatsReader(SourceReader):
         self._closing: set[asyncio.Task[None]] = set()
         self._api: JetStreamApi | None = None
         self._failure: PenstockError | None = None
+        #: What the decoder needs before it can go on.
+        self._preparing: asyncio.Task[None] | None = None
 
     async def open(self, ctx: SourceContext) -> None:
         self.ctx = ctx
@@ -140,6 +142,8 @@ class NatsReader(SourceReader):
         self._event.clear()
         if self._failure is not None:
             raise self._failure
+        if self._decoder.fetches and not self._prepared():
+            return None
         for _ in range(len(self._turn)):
             state = self._turn.pop(0)
             batch = self._take(state)
@@ -151,6 +155,20 @@ class NatsReader(SourceReader):
                 self._event.set()  # there may be more
                 return Fetched(state.split.id, batch)
         return None
+
+    def _prepared(self) -> bool:
+        """Whether the messages that are here can be decoded; begins to fetch what is missing."""
+        if self._preparing is not None:
+            if not self._preparing.done():
+                return False
+            done, self._preparing = self._preparing, None
+            done.result()
+        here = [s.consumer.messages for s in self._turn if s.consumer is not None]
+        missing = self._decoder.prepare([m.data for messages in here for m in messages])
+        if missing is not None:
+            self._preparing = asyncio.create_task(missing)
+            self._preparing.add_done_callback(lambda _: self._event.set())
+        return missing is None
 
     def _release(self, state: _State) -> None:
         if state.consumer is not None:
@@ -328,6 +346,8 @@ class NatsReader(SourceReader):
     async def close(self) -> None:
         if self._quiet_task is not None:
             await end_tasks([self._quiet_task])
+        if self._preparing is not None:
+            await end_tasks([self._preparing])
         for state in self._turn:
             if state.consumer is not None:
                 await state.consumer.close()

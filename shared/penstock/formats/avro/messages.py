@@ -28,19 +28,63 @@ BROKEN = (
 )  # fmt: skip
 
 
+class RecordReader:
+    """Single records of one writer's schema, as fastavro gives them, with the wanted fields only."""
+
+    def __init__(self, writer: Writer, *, as_json: bool = False) -> None:
+        self.writer = writer
+        self.what = "JSON record" if as_json else "binary record"
+        self._json = as_json
+        self.plain = fastavro.parse_schema(writer.plain)
+        self._reader = writer.reader and fastavro.parse_schema(writer.reader)
+
+    def one(self, message: bytes) -> Any:
+        """The record in ``message``; one of ``BROKEN`` unless it is a record and nothing more."""
+        if self._json:
+            (record,) = fastavro.json_reader(io.StringIO(str(message, "utf-8")), self.plain)
+            return record
+        source = io.BytesIO(message)
+        record = fastavro.schemaless_reader(source, self.plain, None)
+        if source.tell() != len(message):
+            raise ValueError(f"the record ends at byte {source.tell()} of {len(message)}")
+        check(message, self.plain, record)
+        if self._reader is not None:
+            source.seek(0)
+            record = fastavro.schemaless_reader(source, self.plain, self._reader)
+        return record
+
+    def end(self, data: bytes, at: int) -> int:
+        """Where the record ends that begins at ``at``; the end of ``data`` where the record is broken."""
+        source = io.BytesIO(data)
+        source.seek(at)
+        try:
+            fastavro.schemaless_reader(source, self.plain, None)
+        except BROKEN:
+            return len(data)
+        return source.tell() if source.tell() > at else len(data)
+
+    def cuts(self, data: bytes) -> list[bytes]:
+        """The records of ``data``, one behind another, in pieces. They have no length: what follows a broken
+        one cannot be found, and is the last piece."""
+        found, at = [], 0
+        while at < len(data):
+            end = self.end(data, at)
+            found.append(data[at:end])
+            at = end
+        return found
+
+
 class AvroDecoder(Decoder):
     def __init__(self, ctx: FormatContext, options: Mapping[str, Any]) -> None:
         self._schema = ctx.schema.select(ctx.projection)
         self._bad_record = ctx.bad_record
         self._json = options["avro.encoding"] == "json"
         own = table_schema(ctx.schema, legacy=options["avro.timestamp_mapping.legacy"])
-        self._writer = Writer(own, self._schema, "format 'avro'")
-        self._plain = fastavro.parse_schema(self._writer.plain)
-        self._reader = self._writer.reader and fastavro.parse_schema(self._writer.reader)
+        self._records = RecordReader(Writer(own, self._schema, "format 'avro'"), as_json=self._json)
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         try:
-            return to_batch(self._schema, self._writer, [self._one(m) for m in messages])
+            return self._batch([self._records.one(m) for m in messages])
         except BROKEN:
             return self._one_by_one(messages, where)
 
@@ -49,41 +93,20 @@ class AvroDecoder(Decoder):
             lines = data.split(b"\n")
             kept = [i for i, line in enumerate(lines) if line.strip()]
             return self.decode([lines[i] for i in kept], lambda i: f"{where}, line {kept[i] + 1}")
-        # The records have no length: what follows a broken one cannot be found.
-        cuts, at, source = [], 0, io.BytesIO(data)
-        while at < len(data):
-            try:
-                fastavro.schemaless_reader(source, self._plain, None)
-                end = source.tell() if source.tell() > at else len(data)
-            except BROKEN:
-                end = len(data)
-            cuts.append(data[at:end])
-            at = end
-        return self.decode(cuts, lambda i: f"{where}, record {i + 1}")
+        return self.decode(self._records.cuts(data), lambda i: f"{where}, record {i + 1}")
 
-    def _one(self, message: bytes) -> Any:
-        if self._json:
-            (record,) = fastavro.json_reader(io.StringIO(str(message, "utf-8")), self._plain)
-            return record
-        source = io.BytesIO(message)
-        record = fastavro.schemaless_reader(source, self._plain, None)
-        if source.tell() != len(message):
-            raise ValueError(f"the record ends at byte {source.tell()} of {len(message)}")
-        check(message, self._plain, record)
-        if self._reader is not None:
-            source.seek(0)
-            record = fastavro.schemaless_reader(source, self._plain, self._reader)
-        return record
+    def _batch(self, records: list[Any]) -> Batch:
+        return to_batch(self._schema, self._records.writer, records)
 
     def _one_by_one(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         good = []
         for i, message in enumerate(messages):
             try:
-                record = self._one(message)
-                to_batch(self._schema, self._writer, [record])
+                record = self._records.one(message)
+                self._batch([record])
                 good.append(record)
             except BROKEN as err:
-                what = "JSON record" if self._json else "binary record"
+                what = self._records.what
                 error = RecordError(
                     f"the message is no Avro {what} of the table's schema",
                     expected=f"one {what} with the columns of the table, in their order",
@@ -93,7 +116,14 @@ class AvroDecoder(Decoder):
                     + (f"; it reads (redacted): {redact(message)}" if self._json else ""),
                 )
                 self._bad_record(error, bytes(message), where(i))
-        return to_batch(self._schema, self._writer, good)
+        return self._batch(good)
+
+
+def binary(schema: Any, record: dict[str, Any]) -> bytes:
+    """A record's bytes. ``schema``: as ``fastavro.parse_schema`` gives it."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, record)
+    return out.getvalue()
 
 
 class AvroEncoder(Encoder):
@@ -111,9 +141,7 @@ class AvroEncoder(Encoder):
         return b"".join(self.encode(batch))
 
     def _one(self, record: dict[str, Any]) -> bytes:
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, self._schema, record)
-        return out.getvalue()
+        return binary(self._schema, record)
 
     def _json_one(self, record: dict[str, Any]) -> bytes:
         out = io.StringIO()

@@ -34,12 +34,19 @@ UNITS = {
 _INTEGERS = ("int", "long")
 
 
-def table_schema(schema: t.Schema, *, legacy: bool) -> dict[str, Any]:
+def table_schema(
+    schema: t.Schema, *, legacy: bool, legacy_option: str = "avro.timestamp_mapping.legacy"
+) -> dict[str, Any]:
     """The Avro record of a table. UnsupportedError, which names the column, for a type without an Avro form.
 
     ``legacy``: Flink's old mapping, in which TIMESTAMP is timestamp-millis and TIMESTAMP_LTZ has no form.
+    ``legacy_option``: the option that says so, for errors.
     """
-    out = _record(t.RowType(schema.fields), _RECORD, "", legacy)
+    try:
+        out = _record(t.RowType(schema.fields), _RECORD, "", legacy)
+    except UnsupportedError as err:
+        err.remedy = err.remedy and err.remedy.replace("avro.timestamp_mapping.legacy", legacy_option)
+        raise
     _check_names(out, {})
     return out
 
@@ -284,6 +291,19 @@ def _without_times(node: Node) -> Node:
         case {"logicalType": logical} if logical != "decimal":
             return {k: v for k, v in node.items() if k != "logicalType"}
     return node
+
+
+def with_references(schema: Node, references: list[Node]) -> Node:
+    """A schema with the definitions of those that it refers to, each where it is first used.
+
+    ``references``: deepest first.
+    """
+    if not references:
+        return schema
+    names: dict[str, Node] = {}
+    for reference in references:
+        names |= _named(reference, "")
+    return _inlined(schema, names, set(), "")
 
 
 def _inlined(node: Node, names: Mapping[str, Node], defined: set[str], space: str) -> Node:

@@ -21,7 +21,7 @@ from penstock.types.logical import Schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.formats.api import Block, FileFormat, Format
+    from penstock.formats.api import Block, Decoder, Encoder, FileFormat, Format
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -157,10 +157,11 @@ class FormatConformance(Conformance):
         if not format_.messages or not self.finds_bad_records:
             return
         rows = self.rows(5)
-        messages = format_.encoder(self.schema, self.options).encode(Batch.of(self.schema, rows))
+        encoder = self._opened(format_.encoder(self.schema, self.options))
+        messages = encoder.encode(Batch.of(self.schema, rows))
         messages[2] = self.broken(messages[2])
         bad = BadRecords("skip")
-        decoder = format_.decoder(self._context(bad=bad))
+        decoder = self._prepared(format_.decoder(self._context(bad=bad)), messages)
         got = decoder.decode(messages, lambda i: f"message number {i}").to_pylist()
         assert got == [*rows[:2], *rows[3:]], f"around a bad record the rows are {got}"
         assert len(bad.kept) == 1, f"{len(bad.kept)} bad records were reported, not 1"
@@ -168,7 +169,7 @@ class FormatConformance(Conformance):
         assert "message number 2" in where, f"the place is given as {where!r}"
         assert isinstance(error, PenstockError), f"the error is a {type(error).__name__}"
         refusal(
-            lambda: format_.decoder(self._context()).decode(messages, str),
+            lambda: self._prepared(format_.decoder(self._context()), messages).decode(messages, str),
             "with the policy 'fail' a bad record raises nothing",
         )
 
@@ -250,20 +251,35 @@ class FormatConformance(Conformance):
         batch = Batch.of(schema, rows)
         out: dict[str, list[tuple[Any, ...]]] = {}
         if format_.messages:
-            encoder = format_.encoder(schema, options)
+            encoder = self._opened(format_.encoder(schema, options))
             messages = encoder.encode(batch)
             assert len(messages) == len(rows), f"{len(messages)} messages for {len(rows)} rows"
             context = self._context(schema, projection, options)
-            out["as messages"] = format_.decoder(context).decode(messages, str).to_pylist()
+            reading = self._prepared(format_.decoder(context), messages)
+            out["as messages"] = reading.decode(messages, str).to_pylist()
             decoder = format_.decoder(self._context(schema, projection, options))
             if not decoder.has_header:
                 data = encoder.encode_batch(batch)
-                out["as one message"] = decoder.decode_batch(data, "data").to_pylist() if data else []
+                read = self._prepared(decoder, [data]).decode_batch(data, "data") if data else None
+                out["as one message"] = [] if read is None else read.to_pylist()
         files = self._files()
         if files is not None:
             path = self._write(files, schema, [rows], options)
             out["as a file"] = self._read(files, schema, path, projection, options) if rows else []
         return out
+
+    def _opened(self, encoder: Encoder) -> Encoder:
+        """The encoder, after it asked those outside whom it needs."""
+        self.within_patience(encoder.open())
+        return encoder
+
+    def _prepared(self, decoder: Decoder, messages: Sequence[bytes]) -> Decoder:
+        """The decoder, after it fetched what it needs for the messages."""
+        missing = decoder.prepare(messages)
+        if missing is not None:
+            assert decoder.fetches, "a decoder that prepares something says so with 'fetches'"
+            self.within_patience(missing)
+        return decoder
 
     def _context(
         self,

@@ -1,0 +1,1 @@
+"""Confluent-compatible schema registries: who is asked, how, and the header that names a message's schema."""

@@ -1,0 +1,159 @@
+"""Avro behind a real schema registry, through a real broker."""
+
+import asyncio
+import datetime
+import io
+import json
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from penstock.errors import ConnectorError
+from penstock.types import Batch, Schema
+from penstock.types import logical as t
+
+pytestmark = pytest.mark.cluster
+
+fastavro = pytest.importorskip("fastavro", reason="needs penstock[avro]")
+
+SCHEMA = Schema.of(
+    ("id", t.BigIntType(nullable=False)),
+    ("name", t.VarCharType()),
+    ("price", t.DecimalType(10, 2)),
+    ("at", t.TimestampType(3)),
+    ("seen", t.TimestampLtzType(6)),
+    ("place", t.RowType((t.Field("city", t.VarCharType()), t.Field("zip", t.IntType())))),
+    ("tags", t.ArrayType(t.VarCharType())),
+)
+ROWS = [
+    (i, None if i % 7 == 0 else f"zoë {i}", Decimal(i) / 100, datetime.datetime(2026, 1, 1, 0, 0, i % 60, 125_000),
+     datetime.datetime(2026, 1, 1, 0, 0, i % 60, 7, tzinfo=datetime.UTC),
+     None if i % 5 == 0 else ("Ulm", i), ["a", None][: i % 3])
+    for i in range(500)
+]  # fmt: skip
+
+
+def table(kafka, registry, topic, **more):
+    return {
+        "connector": "kafka", "topic": topic, "properties.bootstrap.servers": kafka.bootstrap,
+        "key.format": "avro-confluent", "key.fields": "id", "key.avro-confluent.url": registry.url,
+        "value.format": "avro-confluent", "value.avro-confluent.url": registry.url,
+        "value.avro-confluent.timestamp_mapping.legacy": "false", "value.fields-include": "EXCEPT_KEY",
+        "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset",
+        **more,
+    }  # fmt: skip
+
+
+def latest_of(registry, subject):
+    return httpx.get(f"{registry.url}/subjects/{subject}/versions/latest").json()
+
+
+def forbid_changes(registry, subject):
+    kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    sent = {"compatibility": "BACKWARD"}
+    assert httpx.put(f"{registry.url}/config/{subject}", json=sent, headers=kind).status_code == 200
+
+
+async def write(harness, schema, options, rows):
+    writer = await harness.writer(schema, options)
+    try:
+        writer.write(Batch.of(schema, rows))
+        await writer.begin_checkpoint(1)
+        await writer.commit(1)
+    finally:
+        await writer.close()
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+async def test_keys_and_values_come_back_and_their_schemas_are_in_the_registry(
+    harness, shared_kafka, schema_registry, guarantee
+):
+    topic = shared_kafka.topic(2)
+    options = table(shared_kafka, schema_registry, topic, **{"sink.delivery-guarantee": guarantee})
+    await write(harness, SCHEMA, options, ROWS)
+    read = await harness.read_all(SCHEMA, options)
+    assert sorted(read, key=lambda row: row[0]) == Batch.of(SCHEMA, ROWS).to_pylist()
+    # Any other client finds the schemas under Kafka's subjects, and reads the messages with them.
+    for part, name in (("key", "id"), ("value", "name")):
+        latest = latest_of(schema_registry, f"{topic}-{part}")
+        schema = json.loads(latest["schema"])
+        found = {}
+        for message in shared_kafka.read(topic):
+            data = message.key() if part == "key" else message.value()
+            assert data[:5] == b"\0" + latest["id"].to_bytes(4, "big")
+            key = int(fastavro.schemaless_reader(io.BytesIO(message.key()[5:]), KEY, None)["id"])
+            found[key] = fastavro.schemaless_reader(io.BytesIO(data[5:]), schema, None)[name]
+        assert found == {row[0]: row[SCHEMA.names.index(name)] for row in ROWS}
+
+
+KEY = {"type": "record", "name": "record", "fields": [{"name": "id", "type": "long"}]}
+
+
+async def test_a_topic_whose_schema_evolved_is_read_by_the_old_and_the_new_table(
+    harness, shared_kafka, schema_registry
+):
+    topic = shared_kafka.topic(1)
+    options = table(shared_kafka, schema_registry, topic)
+    old = Schema.of(("id", t.BigIntType(nullable=False)), ("name", t.VarCharType()))
+    new = Schema.of(
+        ("id", t.BigIntType(nullable=False)), ("price", t.DoubleType()), ("name", t.VarCharType())
+    )
+    await write(harness, old, options, [(1, "a")])
+    await write(harness, new, options, [(2, 0.5, "b")])
+    await write(harness, old, options, [(3, None)])
+    assert await harness.read_all(old, options) == [(1, "a"), (2, "b"), (3, None)]
+    assert await harness.read_all(new, options) == [(1, None, "a"), (2, 0.5, "b"), (3, None, None)]
+
+
+async def test_a_change_that_the_subject_forbids_is_refused(harness, shared_kafka, schema_registry):
+    topic = shared_kafka.topic(1)
+    options = table(shared_kafka, schema_registry, topic)
+    forbid_changes(schema_registry, f"{topic}-value")
+    await write(
+        harness, Schema.of(("id", t.BigIntType(nullable=False)), ("v", t.IntType())), options, [(1, 2)]
+    )
+    changed = Schema.of(("id", t.BigIntType(nullable=False)), ("v", t.VarCharType()))
+    with pytest.raises(ConnectorError, match="not compatible") as raised:
+        await write(harness, changed, options, [(1, "x")])
+    assert f"subject '{topic}-value'" in raised.value.where
+
+
+async def test_an_id_that_the_registry_lacks_is_a_bad_record(harness, shared_kafka, schema_registry):
+    topic = shared_kafka.topic(1)
+    shared_kafka.produce(topic, [b"\0\x7f\xff\xff\xff1234"])
+    options = table(shared_kafka, schema_registry, topic)
+    schema = Schema.of(("id", t.BigIntType()), ("v", t.IntType()))
+    harness.on_error = "skip"
+    assert await harness.read_all(schema, options) == []
+    ((error, _, where),) = [bad for bad in harness.bad if "key" not in bad[2]]
+    assert "offset 0" in where
+    assert f"schema id {0x7FFFFFFF}" in error.got
+    assert "404" in error.got
+
+
+async def test_a_source_waits_for_a_registry_that_does_not_answer(
+    harness, shared_kafka, schema_registry, monkeypatch
+):
+    from penstock.formats.schema_registry import client
+
+    topic = shared_kafka.topic(1)
+    options = table(shared_kafka, schema_registry, topic)
+    schema = Schema.of(("id", t.BigIntType(nullable=False)), ("v", t.IntType()))
+    await write(harness, schema, options, [(1, 2)])
+    client._REGISTRIES.clear()
+    monkeypatch.setattr(client, "_ANSWER_S", 0.3)
+    schema_registry.pause()
+    try:
+        reader = await harness.reader(schema, options)
+        while reader._preparing is None:
+            assert reader.poll() is None
+            await asyncio.wait({asyncio.ensure_future(reader.wait())}, timeout=0.1)
+        await asyncio.sleep(0.5)
+        assert reader.poll() is None
+        assert reader.snapshot()[0].position == {"offset": 0}
+    finally:
+        schema_registry.go_on()
+    fetched = await harness.read(reader)
+    await reader.close()
+    assert [row for f in fetched for row in f.batch.to_pylist()] == [(1, 2)]
