@@ -1,7 +1,7 @@
-"""The public port of operators, run time: what a package that brings one imports for what runs in a slot.
+"""The public port of operators for run time. A package with an operator of its own imports these names.
 
-``Operator`` is what it derives from; a ``KeySpace`` and its tables hold its keyed state. docs/extending/operators.md
-shows one from end to end; ``penstock.plan.api`` is the part for planning.
+An operator derives from ``Operator``; a ``KeySpace`` and its tables hold its keyed state.
+docs/extending/operators.md shows a complete example; ``penstock.plan.api`` is the port for planning.
 """
 
 from penstock.columnar.sorting import stable_argsort

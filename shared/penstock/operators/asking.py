@@ -1,4 +1,4 @@
-"""Operators that await something in the middle of a batch, while the slot goes on."""
+"""Operators that await a response in the middle of a batch while other tasks of the slot run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 class AskingOperator(PausingOperator):
-    """``answer = yield from self.ask(coroutine)`` within ``process``. The task waits meanwhile, so
-    order, watermarks and barriers are what they would be without."""
+    """An operator whose ``process`` may await a coroutine: ``answer = yield from self.ask(coroutine)``.
+
+    The task waits for the response, so the order of rows, watermarks and barriers does not change.
+    """
 
     _request: asyncio.Task[Any] | None = None
 
@@ -24,11 +26,12 @@ class AskingOperator(PausingOperator):
         return self._request is None or self._request.done()
 
     async def wait_ready(self) -> None:
-        """What the request raised is raised where its answer is taken."""
+        """Wait until the request is done. ``ask`` raises the request's error, this method does not."""
         if self._request is not None:
             await asyncio.wait([self._request])
 
     def ask(self, question: Coroutine[Any, Any, Any]) -> Generator[Output, None, Any]:
+        """Await ``question`` from within ``process`` (``yield from``); return its result or raise its error."""
         self._request = asyncio.ensure_future(question)
         while not self._request.done():
             yield Batch.empty(self.ctx.output_schema)
@@ -42,7 +45,7 @@ class AskingOperator(PausingOperator):
 
 
 class Failed:
-    """What a call raised, in the place of its answer."""
+    """Stands for the result of a call that raised ``error``."""
 
     __slots__ = ("error",)
 
@@ -51,8 +54,10 @@ class Failed:
 
 
 async def each(call: Any, rows: list[tuple[Any, ...]], *, at_once: int, timeout_s: float) -> list[Any]:
-    """``await call(*row)`` for every row, so many under way at once; ``Failed`` where it raised
-    or took too long."""
+    """The results of ``await call(*row)`` for every row, in order; at most ``at_once`` calls run at a time.
+
+    A call that raises, or takes longer than ``timeout_s`` seconds, gives a ``Failed`` in its place.
+    """
     out: list[Any] = [None] * len(rows)
     todo = iter(range(len(rows)))
 

@@ -1,8 +1,7 @@
-"""A watermark strategy in the middle of a plan: event times of what passes, on a clock.
+"""A watermark strategy in the middle of a plan: watermarks from the event times of the rows that pass.
 
-It replaces the watermarks that come from upstream, except the last one. Here nobody
-knows whether a quiet input has caught up: it is idle after ``idle_timeout_ms`` without a
-row, as in Flink.
+They replace the watermarks of the input, except the last one. The operator cannot know whether a quiet input
+has more rows, so its output becomes idle after ``idle_timeout_ms`` without a row, as in Flink.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AssignWatermarksOperator(WatermarkMaker):
-    """Watermarks by the times of the rows that it passes on."""
+    """Forwards rows and emits watermarks computed from their event times every ``interval_ms``."""
 
     def __init__(self, spec: AssignWatermarksSpec) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""Async scalar functions: a coroutine a row (or a batch), many under way at once."""
+"""Async scalar functions: one coroutine per row, or one per batch; many run at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class AsyncCalcOperator(AskingOperator):
-    """The rows keep their order: a batch goes on when all its answers are there."""
+    """Calls async functions for the rows of a batch. Rows keep their order: a batch is emitted when all its
+    results exist."""
 
     def __init__(self, spec: AsyncCalcSpec) -> None:
         self._spec = spec
@@ -67,7 +68,7 @@ class AsyncCalcOperator(AskingOperator):
     def _failures(
         self, answers: list[list[Any]], given: list[list[tuple[Any, ...]]], n: int
     ) -> dict[int, FunctionError]:
-        """The first error of each row that has one; of a batch call, of all its rows."""
+        """The first error of each row that has one. An error of a call per batch is an error of all its rows."""
         out: dict[int, FunctionError] = {}
         for (call, _, _), answer, rows in zip(self._calls, answers, given, strict=True):
             for i, value in enumerate(answer):
@@ -85,8 +86,10 @@ class AsyncCalcOperator(AskingOperator):
         failures: dict[int, FunctionError],
         n: int,
     ) -> list[Column]:
-        """Of the rows without a failure. Those with an answer that does not fit become failures,
-        where the policy is not to fail."""
+        """The result columns of the rows without a failure.
+
+        Unless the policy is "fail", a row whose result does not fit its type is added to ``failures``.
+        """
         while len(kept := _others(failures, n)):
             try:
                 return [
@@ -102,7 +105,7 @@ class AsyncCalcOperator(AskingOperator):
     def _misfits(
         self, answers: list[list[Any]], given: list[list[tuple[Any, ...]]], kept: np.ndarray, n: int
     ) -> dict[int, FunctionError]:
-        """The first error of each row; of a batch call, of all its rows."""
+        """The first error of each row whose result does not fit. A call per batch makes it an error of all its rows."""
         out: dict[int, FunctionError] = {}
         for (call, _, _), answer, rows in zip(self._calls, answers, given, strict=True):
             for part in [kept] if call.per == "batch" else kept.reshape(-1, 1):
@@ -121,7 +124,7 @@ class AsyncCalcOperator(AskingOperator):
         return call_failed(call, error, record, None if record is not None else f"it was given {n} rows")
 
     def _set_aside(self, error: FunctionError, batch: Batch, row: int) -> None:
-        """The policy: fail, or count (and keep) the row."""
+        """Apply the policy to a row that failed: raise the error, or count the row and report it."""
         if self._spec.on_error == "fail":
             raise error
         self.ctx.metrics.inc("numRecordsInErrors")
@@ -136,7 +139,7 @@ def _others(failures: dict[int, FunctionError], n: int) -> np.ndarray:
 def _column(
     call: PythonCall, answer: list[Any], rows: list[tuple[Any, ...]], kept: np.ndarray, n: int
 ) -> Column:
-    """The answers of the rows ``kept``, of ``n``."""
+    """The results of one call for the rows ``kept`` of ``n`` rows, as a column."""
     if call.per == "batch":
         arrays = rows[0]
         column = result_column(call, answer[0], n, lambda row: tuple(a[row].as_py() for a in arrays))

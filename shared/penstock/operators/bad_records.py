@@ -1,7 +1,7 @@
-"""Records that cannot be handled: fail, skip (and count), or keep as dead letters.
+"""Records that cannot be processed: fail, skip (and count), or keep as dead letters.
 
-Dead letters are objects of JSON lines in the job's store, written at checkpoints and at
-the end: ``jobs/<job_id>/dead-letters/<uid>/<attempt>-<subtask>-<n>``.
+Dead letters are objects of JSON lines in the job's object store. They are written at checkpoints and at the end
+of the input: ``jobs/<job_id>/dead-letters/<uid>/<attempt>-<subtask>-<n>``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.errors import InternalError, PenstockError, RecordError
 if TYPE_CHECKING:
     from penstock.operators.operator import OperatorContext
 
-#: Kept in memory between two checkpoints; beyond it a task fails rather than lose some.
+#: The most dead letters in memory between two checkpoints. With more the task fails, because it may lose none.
 MAX_DEAD_LETTERS = 10_000
-#: What of a record goes into an error message or a dead letter.
+#: The most bytes of a record in an error message or a dead letter.
 MAX_RECORD_BYTES = 4096
 
 
 class BadRecords:
-    """The policy of one operator's subtask."""
+    """Applies the ``on-error`` policy of an operator in one subtask: "fail", "skip" or "dead-letter"."""
 
     def __init__(self, ctx: OperatorContext, on_error: Literal["fail", "skip", "dead-letter"]) -> None:
         self._ctx = ctx
@@ -33,7 +33,7 @@ class BadRecords:
             raise InternalError("on-error = dead-letter needs the job's object store", where=ctx.name)
 
     def record(self, error: BaseException, record: Any, where: str) -> None:
-        """Count the record and, by policy, raise, drop it or keep it."""
+        """Count a record that caused ``error``; raise RecordError, drop the record or keep it, as the policy says."""
         raw = record if isinstance(record, bytes | None) else repr(record).encode()
         self._ctx.metrics.inc("numRecordsInErrors")
         if self._on_error == "fail":
@@ -49,7 +49,7 @@ class BadRecords:
             self.keep(error, raw, where)
 
     def keep(self, error: BaseException, record: Any, where: str) -> None:
-        """Keep a record, counted elsewhere, as a dead letter."""
+        """Keep a record that was counted before as a dead letter. Raises RecordError above MAX_DEAD_LETTERS."""
         raw = record if isinstance(record, bytes | None) else repr(record).encode()
         if len(self._letters) >= MAX_DEAD_LETTERS:
             raise RecordError(
@@ -68,7 +68,7 @@ class BadRecords:
         self._letters.append(msgspec.json.encode(letter))
 
     async def flush(self) -> dict[str, list[bytes]]:
-        """Write what is kept. Fits ``OperatorSnapshot.pending`` (no list items)."""
+        """Write the dead letters to the object store. The empty result suits ``OperatorSnapshot.pending``."""
         letters, self._letters = self._letters, []
         if letters:
             ctx = self._ctx

@@ -1,7 +1,7 @@
-"""``on-error`` of operators that work on whole batches: the row that fails is found by halves.
+"""``on-error`` for operators that process whole batches. Halving the batch finds the rows that fail.
 
-Only what the row or a user's function is to blame for is left out; an error of ours, or of
-the world outside, fails the task whatever the policy.
+Only a row whose own value or whose user function causes the error is left out. An internal or external error
+fails the task under every policy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 def leaving_out(
     ctx: OperatorContext, on_error: str, apply: Callable[[Batch], Iterator[Batch]]
 ) -> Callable[[Batch], Iterator[Batch]]:
-    """``apply``, a function of single rows, with the policy around it."""
+    """``apply`` with the ``on-error`` policy: rows that raise FunctionError or RecordError are left out and reported.
+
+    ``apply`` must treat each row independently, because it is repeated for parts of a batch.
+    """
     if on_error == "fail":
         return apply
 
     def attempt(part: Batch) -> list[Batch]:
-        # All of it before any is passed on: else a half would be passed on twice.
+        # All outputs are collected before one is emitted, so that a failed part emits nothing twice.
         return list(apply(part))
 
     def refused(row: Batch, err: Exception) -> None:

@@ -1,8 +1,8 @@
-"""Runtime mode BATCH: rows wait until every input has ended, then come in order of event time.
+"""Runtime mode BATCH: rows wait until every input has ended and are then processed in order of event time.
 
-So a process function or window sees the rows of a key by their times, whatever order they arrived
-in, as in Flink. Rows without event time come first, as they arrived. What waits lies on disk when
-memory is short, and is part of snapshots.
+A process function or window so receives the rows of a key by their times, in whatever order they arrived, as in
+Flink. Rows without event time come first, in order of arrival. Waiting rows go to disk when memory is short, and
+are part of snapshots.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _NAME = "batch-input-"
 
 
 def function_state(restored: RestoredState, where: str, *, waits: bool) -> RestoredState:
-    """What was restored, without the rows that wait; SpecError when there are some and this job does
-    not wait (``waits``)."""
+    """The restored state without the rows that wait.
+
+    Raises:
+        SpecError: rows wait in the snapshot, but this job is not in mode BATCH (``waits`` is False).
+    """
     waiting = [name for name in restored.keyed if name.startswith(_NAME)]
     if not waits and any(rows.num_rows for name in waiting for rows in restored.keyed[name]):
         raise SpecError(
@@ -53,7 +56,7 @@ def function_state(restored: RestoredState, where: str, *, waits: bool) -> Resto
 
 
 class BatchInputs:
-    """What an operator keeps of its bounded inputs. ``keys[i]``: key columns of input i; none: its rows lie under no key."""
+    """The rows of an operator's bounded inputs. ``keys[i]`` are the key columns of input i (empty: no key)."""
 
     def __init__(
         self, operator: Operator, keys: Sequence[Sequence[int]], restored: RestoredState | None
@@ -71,10 +74,11 @@ class BatchInputs:
             log.restore(restored)
 
     def add(self, index: int, batch: Batch) -> None:
+        """Keep the rows of ``batch``, which came from input ``index``."""
         self._logs[index].add(batch)
 
     def drain(self, first: int | None = None) -> Iterator[tuple[int, Batch]]:
-        """All rows, with the input that each batch is of. ``first``: the input that comes before the others."""
+        """All rows as (input, batch) pairs by event time; all rows of the input ``first``, if given, come first."""
         if first is not None:
             for rows in self._logs[first].due(whole=False):
                 yield first, rows.take(stable_argsort(rows.times_or_none()))
@@ -83,7 +87,7 @@ class BatchInputs:
 
 
 def _interleaved(batches: Sequence[Batch]) -> Iterator[tuple[int, Batch]]:
-    """Rows of all inputs by time, in batches of one input each."""
+    """The rows of all inputs by event time, as (input, batch) pairs."""
     times = [rows.times_or_none() for rows in batches]
     inputs = np.repeat(np.arange(len(batches)), [len(of) for of in times])
     rows = np.concatenate([np.arange(len(of)) for of in times])

@@ -1,4 +1,4 @@
-"""How many rows fit into a step, by what the last ones took."""
+"""How many rows fit into one step of a task, estimated from the duration of recent steps."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from penstock.jobgraph.specs import (
     TableFunctionSpec,
 )
 
-#: A step ends after this long; its input is cut so that no piece takes longer.
+#: The target duration of a step in seconds. Input is cut into pieces that should not take longer.
 STEP_S = 0.005
 
 
-#: Fewer rows than this do not make a columnar operator's step any shorter; cutting below
-#: would only pay its fixed cost more often, and more yet the busier the machine is.
+#: The smallest useful piece for columnar operators: smaller ones only repeat the fixed cost of a step.
 COLUMNAR_LEAST = 512
 ASYNC_MOST = 256
 _USER_CODE = (KeyedProcessSpec, KeyedWindowSpec, PythonCall, PythonSpec, TableFunctionSpec)
 
 
 def least_rows(specs: Any) -> int:
-    """The smallest useful piece of input for operators of these specs: one row where a
-    user's function may take any time over each."""
+    """The smallest useful piece of input, in rows: 1 if a spec runs user code (which may take long), else
+    COLUMNAR_LEAST."""
     return 1 if _runs_user_code(specs) else COLUMNAR_LEAST
 
 
 def most_rows(specs: Any, otherwise: int) -> int:
-    """The largest piece: a batch of async calls is one wait, and a barrier waits with it."""
+    """The largest piece of input, in rows: at most ASYNC_MOST if a spec makes async calls, because a barrier
+    waits for all of them."""
     asks = any(isinstance(x, AsyncCalcSpec) or getattr(x, "asynchronous", False) for x in specs)
     return min(ASYNC_MOST, otherwise) if asks else otherwise
 
@@ -47,18 +47,18 @@ def _runs_user_code(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_runs_user_code(v) for v in value)
 
 
-#: Of so many batches the fastest counts, where only computing takes time.
+#: The number of recent batches of which the fastest counts (columnar operators only).
 RECENT = 4
 
 
 class RowBudget:
-    """``rows``: expected to take about ``step_s``. Grows carefully, since a small batch
-    says little about a large one; shrinks at once when a batch took twice too long.
+    """Estimates ``rows``, the number of rows that take about ``step_s`` seconds.
 
-    ``least`` above 1 means columnar operators, whose batches differ little: one that took
-    longer was interrupted by others that use the processor, so the fastest of the last
-    few counts, and what is smaller than ``least`` says nothing. (The thread's own CPU
-    time would tell, but reading it is a system call of 4 µs, several times a batch.)
+    The estimate grows slowly, since a small batch says little about a large one. It shrinks at once when a
+    batch took twice ``step_s``. A ``least`` above 1 means columnar operators. Their batches cost nearly the
+    same, so a slow one was interrupted: the fastest of the last few counts, and batches below ``least`` rows
+    are ignored. (The thread's CPU time would be exact, but reading it is a system call of 4 µs several times
+    per batch.)
     """
 
     __slots__ = ("_least", "_most", "_recent", "_step_s", "rows")
@@ -68,11 +68,11 @@ class RowBudget:
         self._least = least
         self._most = most
         self._step_s = step_s
-        #: Seconds a row, of the last batches.
+        #: Seconds per row of the last batches.
         self._recent: deque[float] = deque(maxlen=1 if least == 1 else RECENT)
 
     def note(self, rows: int, spent_s: float) -> None:
-        """``rows`` rows took ``spent_s`` seconds."""
+        """Take into account that ``rows`` rows took ``spent_s`` seconds."""
         if spent_s <= 0 or not rows or rows < min(self._least, self.rows):
             return
         self._recent.append(spent_s / rows)

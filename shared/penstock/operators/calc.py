@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def compile_projections(exprs: Sequence[Expr], ctx: OperatorContext) -> Callable[[Batch], list[Column]]:
-    """Batch → columns. Column references are taken as they stand."""
+    """A function from a batch to one column per expression. A column reference gives the batch's own column."""
     if all(isinstance(e, InputRef) for e in exprs):
         indices = [e.index for e in exprs if isinstance(e, InputRef)]
         return lambda batch: [batch.columns[i] for i in indices]
@@ -32,7 +32,7 @@ def compile_projections(exprs: Sequence[Expr], ctx: OperatorContext) -> Callable
 
 
 def compile_condition(expr: Expr | None, ctx: OperatorContext) -> Callable[[Batch], np.ndarray] | None:
-    """A predicate (NULL counts as FALSE), or None for no condition."""
+    """A function from a batch to a boolean mask (NULL counts as FALSE); None if there is no condition."""
     if expr is None:
         return None
     from penstock.functions.evaluate import compile_predicate
@@ -41,7 +41,7 @@ def compile_condition(expr: Expr | None, ctx: OperatorContext) -> Callable[[Batc
 
 
 class CalcOperator(Operator):
-    """Filters by the condition, then projects. Kinds and times pass through."""
+    """Filters by the condition, then projects. Row kinds and event times do not change."""
 
     def __init__(self, spec: CalcSpec) -> None:
         self.spec = spec
@@ -52,8 +52,7 @@ class CalcOperator(Operator):
         self._projections: Callable[[Batch], list[Column]] | None = None
         if self.spec.projections is not None:
             self._projections = compile_projections(self.spec.projections, ctx)
-            # A filter that drops rows costs a copy of every column it carries on: copy
-            # only those that a projection reads.
+            # A filter copies every column that it keeps, so only the columns that a projection reads are copied.
             self._needed = _needed_columns(self.spec.projections)
         self._run = leaving_out(ctx, self.spec.on_error, self._apply)
 
@@ -74,7 +73,7 @@ class CalcOperator(Operator):
         yield _project(batch, self.ctx, self._projections)
 
     def _take(self, batch: Batch, rows: np.ndarray) -> Batch:
-        """The rows, with columns that nothing reads left as they are (never touched)."""
+        """The given rows. Columns that no projection reads are not copied; their contents are not used."""
         columns: list[Column] = [
             c.take(rows) if i in self._needed else c for i, c in enumerate(batch.columns)
         ]
@@ -88,7 +87,7 @@ class CalcOperator(Operator):
 
 
 class UnionOperator(Operator):
-    """All rows of all inputs, under the output's column names."""
+    """Emits all rows of all inputs under the output's column names."""
 
     def __init__(self, spec: UnionSpec) -> None:
         self.spec = spec
@@ -98,7 +97,7 @@ class UnionOperator(Operator):
 
 
 class ExpandOperator(Operator):
-    """GROUPING SETS: the batch once per projection list."""
+    """GROUPING SETS: emits the batch once for each list of projections."""
 
     def __init__(self, spec: ExpandSpec) -> None:
         self.spec = spec

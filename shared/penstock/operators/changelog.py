@@ -1,4 +1,4 @@
-"""Changelog normalisers: an upsert stream made full, and a keyed sink's order restored."""
+"""Changelog operators: an upsert stream becomes a full changelog; a keyed sink's input gets its order back."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class NormalizeOperator(Operator):
-    """Upsert changelog (+I, +U, −D by key) → changelog of whole rows, with −U where consumers need it.
+    """Turns an upsert changelog (+I, +U, −D by key) into a changelog of whole rows, with −U if ``emit_before``.
 
-    A −D of an unknown key is dropped; one whose other columns are missing takes them from
-    the stored row. A row that equals the stored one gives nothing.
+    It drops a −D of an unknown key, and a row that equals the stored row. An emitted −D has the columns of the
+    stored row, even if the input has only its key.
     """
 
     def __init__(self, spec: NormalizeSpec) -> None:
@@ -64,9 +64,10 @@ class NormalizeOperator(Operator):
 
 
 class MaterializeOperator(Operator):
-    """The upsert materialiser: all standing rows of a key in order of arrival; the last one
-    is the key's value. Emits +I, +U, −D by key, so that a late −U of an older row cannot
-    delete a newer one in the sink."""
+    """The upsert materialiser: keeps all rows of a key in order of arrival; the last one is the key's value.
+
+    It emits +I, +U and −D by key, so that a late −U of an older row cannot delete a newer row in the sink.
+    """
 
     def __init__(self, spec: MaterializeSpec) -> None:
         self.spec = spec
@@ -109,7 +110,7 @@ class MaterializeOperator(Operator):
             yield from batch_pieces(out)
 
     def _store(self, rows: Gathered, stands: np.ndarray) -> None:
-        """Keep the rows that stand, each in its place."""
+        """Store the rows that were not retracted, each at its position in its key's order."""
         kept = np.flatnonzero(stands)
         places = position_in_group(rows.partitions[kept])
         self._rows.remove(rows.entries[(rows.entries >= 0) & ~stands])
@@ -119,7 +120,7 @@ class MaterializeOperator(Operator):
         self._rows.add(rows.partitions[fresh], [c.take(fresh) for c in rows.columns], places[~stored])
 
     def _last(self, partitions: np.ndarray, mask: np.ndarray, touched: np.ndarray) -> np.ndarray:
-        """Last row of each touched partition among the masked ones, -1 where there is none."""
+        """The number of the last row of each touched partition among the rows in ``mask``; -1 if there is none."""
         rows = np.flatnonzero(mask)
         out = np.full(len(touched), -1)
         if len(rows):

@@ -1,4 +1,4 @@
-"""Building changelog batches: what changed per key, as adjacent −U / +U pairs."""
+"""Builds changelog batches: the changes of each key as adjacent −U / +U pairs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ INSERT, BEFORE, AFTER, DELETE = (np.uint8(k) for k in RowKind)
 
 
 def typed(schema: Schema, columns: Sequence[Column]) -> list[Column]:
-    """The columns under the schema's types (same storage)."""
+    """The columns under the schema's types, which must have the same storage."""
     return [
         c if c.type == f.type else c.cast_type(f.type) for c, f in zip(columns, schema.fields, strict=True)
     ]
 
 
 def differs(a: Sequence[Column], b: Sequence[Column], n: int) -> np.ndarray:
-    """Rows in which any column is distinct from the other's."""
+    """A boolean per row: whether any column of ``a`` is distinct from the same column of ``b``."""
     out = np.zeros(n, np.bool_)
     for x, y in zip(a, b, strict=True):
         out |= ~equal_or_both_null(x, y)
@@ -43,11 +43,10 @@ def change_batch(
     *,
     emit_before: bool,
 ) -> Batch | None:
-    """The changelog from rows ``old`` to rows ``new``, position by position.
+    """The changelog from the rows ``old`` to the rows ``new``, position by position; None if nothing changed.
 
-    ``had``, ``has``: whether a row stood there before and stands there now. An unchanged
-    row gives nothing; a changed one −U, +U (or +U alone); one that came +I; one that went
-    −D (with its old values).
+    ``had`` and ``has`` are masks: whether a row existed before, and exists now. An unchanged row gives nothing; a
+    changed row −U, +U (only +U without ``emit_before``); a new row +I; a removed row −D with its old values.
     """
     n = len(had)
     old, new = typed(schema, old), typed(schema, new)

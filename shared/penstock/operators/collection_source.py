@@ -1,4 +1,4 @@
-"""A source of rows that stand in the plan."""
+"""A source whose rows are part of the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CollectionSourceOperator(SourceDriver):
-    """Rows given in the plan, all from subtask 0. State: list ``position`` (next row)."""
+    """Subtask 0 emits the rows of the plan. State: the list ``position`` (number of the next row)."""
 
     def __init__(self, spec: CollectionSourceSpec) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ def source_context(
     bad_record: Callable[[Exception, bytes | None, str], None] | None = None,
     parallelism: int | None = None,
 ) -> SourceContext:
-    """A connector's view of an operator's context."""
+    """The ``SourceContext`` of a connector that runs inside an operator with the context ``ctx``."""
 
     def fail(err: Exception, record: bytes | None, where: str) -> None:
         raise InternalError(f"a bad record where none can be: {err}", where=where)

@@ -1,8 +1,8 @@
-"""What a table's declaration demands of the rows that are written into it: no NULL in a NOT NULL
-column, and the lengths of CHAR, VARCHAR, BINARY and VARBINARY.
+"""Checks rows against the sink table's declaration: NOT NULL columns, and the lengths of CHAR, VARCHAR, BINARY and
+VARBINARY.
 
-Only the sink checks it, when the rows pass: a query's own types do not say it for certain (a
-source may deliver a NULL where it declares none), and a filter in the plan would hide unique keys.
+The sink checks the rows themselves. The types of the query are no proof (a source may deliver a NULL where it
+declares none), and a filter in the plan would hide unique keys from the optimiser.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Constraints:
-    """Those of one sink; ``names``: of its columns, for errors."""
+    """The constraints of one sink. ``bool(constraints)`` is False if there is nothing to check."""
 
     def __init__(self, spec: SinkSpec) -> None:
         self._names = spec.schema.names
@@ -35,16 +35,19 @@ class Constraints:
         self._trim = spec.type_length == "TRIM_PAD"
         self._not_null = [] if spec.not_null is None else _not_null(spec.schema)
         self._sized = [] if spec.type_length == "IGNORE" else _sized(spec.schema)
-        # A table written by key is told of a deleted row by its key alone.
+        # A −D for a table that is written by key needs only the key columns.
         self._keys = frozenset(spec.keys) if spec.mode == "upsert" else None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to check."""
+        """Whether any column has a constraint."""
         return bool(self._not_null or self._sized)
 
     def enforce(self, batch: Batch) -> Batch:
-        """The rows that may be written, in the lengths that are declared; RecordError for one that
-        may not."""
+        """The rows that may be written, with texts trimmed or padded if the job is configured so.
+
+        Raises:
+            RecordError: a row violates a constraint, and the job is not configured to drop or trim it.
+        """
         return self._lengths(self._without_nulls(batch))
 
     def _without_nulls(self, batch: Batch) -> Batch:
@@ -90,7 +93,7 @@ def _sized(schema: t.Schema) -> list[int]:
 
 
 def _wrong_lengths(column: Column, type_: t.LogicalType) -> int | None:
-    """The length of one value that does not fit; None when all do."""
+    """The length of one value that does not fit the type; None if all values fit."""
     values: pa.Array = column.values
     lengths = pc.utf8_length(values) if isinstance(type_, t.STRINGS) else pc.binary_length(values)
     length = type_.length  # type: ignore[union-attr]

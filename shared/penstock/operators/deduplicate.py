@@ -49,11 +49,11 @@ _NO_ROW = MIN_WATERMARK
 
 
 class DeduplicateOperator(Operator):
-    """Keeps one row a key.
+    """Keeps one row per key: the first or the last, by event time or by arrival. Input must be append-only.
 
-    What is kept of a row is what will be asked for: of the first by arrival no more than
-    its key; its key and time where nobody behind wants the row that was replaced; else the
-    whole row. With ``window`` the row comes out, once, when its window closes.
+    State holds only what later rows need: the key (first row by arrival), the key and the time (if no operator
+    downstream needs the replaced row), or the whole row. With ``window`` the row is emitted once, when its
+    window closes.
     """
 
     def __init__(self, spec: DeduplicateSpec) -> None:
@@ -76,7 +76,7 @@ class DeduplicateOperator(Operator):
                 )
             )
             self._key_columns = self._windows.columns
-        #: Of the row kept; _NO_ROW where there is none.
+        #: The event time of each key's row; _NO_ROW if the key has no row.
         self._times = NumberCells("time", _LONG, _NO_ROW)
         times = () if self._keys_only else (self._times,)
         self._rows = _KeptRows(self._keys, schema, times, with_rows=self._keeps_rows)
@@ -107,7 +107,7 @@ class DeduplicateOperator(Operator):
             yield from batch_pieces(out)
 
     def _first_rows(self, batch: Batch, keys: Touched) -> Batch | None:
-        """The first row of each key that is new."""
+        """The first row of each key that is new in this batch; None if no key is new."""
         if not len(keys.new):
             return None
         self._rows.put(keys.new, [])
@@ -115,7 +115,7 @@ class DeduplicateOperator(Operator):
         return self._shown(batch, rows[first_of_each(keys.slots[rows])], None)
 
     def _update(self, batch: Batch, slots: np.ndarray) -> Batch | None:
-        """Keep each key's best row; what changes by that."""
+        """Store the best row of each key if it beats the stored one; return the changes."""
         rows, times = self._best(batch, slots)
         targets = slots[rows]
         kept = self._times.values[targets]
@@ -144,7 +144,7 @@ class DeduplicateOperator(Operator):
         return out
 
     def _shown(self, batch: Batch, rows: np.ndarray, had: np.ndarray | None) -> Batch:
-        """The batch's ``rows`` as they come out: +U where the key ``had`` one before."""
+        """The batch's ``rows`` as output: +U for a row whose key ``had`` a row before, else +I."""
         if len(rows) < batch.num_rows or not is_sorted(rows):
             batch = batch.take(rows)
         kinds = np.where(had, AFTER, INSERT) if had is not None and had.any() else None
@@ -152,13 +152,13 @@ class DeduplicateOperator(Operator):
         return batch.with_columns(schema, typed(schema, batch.columns)).with_kinds(kinds)
 
     def _best(self, batch: Batch, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The batch's best row of each key, and its time (0 by arrival)."""
+        """(row number of the batch's best row of each key, its event time in µs or 0 by arrival)."""
         first = self.spec.keep == "first"
         if self.spec.time is None:
             rows = first_of_each(slots) if first else last_of_each(slots)
             return rows, np.zeros(len(rows), np.int64)
         times = event_times(batch, self.spec.time, self.ctx)
-        # Among equal times the first row is "first", the last one "last".
+        # Of rows with equal times, the first to arrive is "first" and the last to arrive is "last".
         if is_sorted(times):
             rows = first_of_each(slots) if first else last_of_each(slots)
             return rows, times[rows]
@@ -188,7 +188,7 @@ class DeduplicateOperator(Operator):
 
 
 class _KeptRows(CellTable):
-    """What is kept of each key: the whole row of ``schema``, its time, both, or neither."""
+    """The state per key: the whole row, its time, both, or only the key."""
 
     def __init__(
         self, space: KeySpace, schema: Schema, times: Sequence[NumberCells], *, with_rows: bool
@@ -199,8 +199,8 @@ class _KeptRows(CellTable):
         self._schema, self._first_name, self._keeps_rows = schema, names[0], with_rows
 
     def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
-        # Who reads the result may have changed since: rows that are no longer asked for are
-        # left out, rows that were not kept cannot be made up.
+        # The query may have changed since the snapshot. Stored rows that it no longer needs are ignored; rows
+        # that it now needs but the snapshot lacks are an error.
         stored = {self._first_name in block.schema.names for block in blocks if block.num_rows}
         if self._keeps_rows and False in stored:
             raise SpecError(

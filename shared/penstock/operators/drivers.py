@@ -1,5 +1,6 @@
-"""Operators that reach outside the chain: sources make rows of their own accord, sinks
-hand rows to something that may not be ready. The task asks them, on the data thread.
+"""Operators with I/O: sources produce rows on their own, sinks write rows to systems that may not be ready.
+
+The task calls all their methods on the data thread.
 """
 
 from __future__ import annotations
@@ -17,83 +18,89 @@ if TYPE_CHECKING:
 
 
 class AsyncOperator(Operator):
-    """``start`` is awaited after ``open`` and before any row; ``stop`` before ``close``."""
+    """An operator with asynchronous set-up: the task awaits ``start`` after ``open`` and ``stop`` before ``close``."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Connect to external systems. No row is processed before it returns."""
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Disconnect. The task calls it also after a failure or cancellation."""
 
 
 class SourceDriver(AsyncOperator):
-    """Makes rows. The task polls it when its input gates are empty-handed."""
+    """Produces rows. The task polls it while the task's input gates are empty."""
 
     def __init__(self) -> None:
-        #: Rows that ``poll`` should give at most, by what they cost here and downstream.
+        #: The most rows that ``poll`` should return, estimated from their cost in this task.
         self.budget = RowBudget(4_096, least=512, most=16_384)
 
     @abstractmethod
     def poll(self) -> Batch | None:
-        """Rows that are there now, or None. Never waits."""
+        """The rows that are available now, or None. It never waits."""
 
     @abstractmethod
     async def wait(self) -> None:
-        """Until ``poll`` or ``ended`` may say something new."""
+        """Wait until ``poll`` or ``ended`` may return something new."""
 
     @abstractmethod
     def position(self, now_ms: int) -> tuple[int, bool]:
-        """(watermark, idle) of the output at this moment."""
+        """(watermark in µs, whether idle) of the output at ``now_ms`` (ms since the epoch)."""
 
     @abstractmethod
     def ended(self) -> bool:
-        """Nothing will ever come again."""
+        """Whether no more rows will ever come."""
 
     def inputs_idle(self) -> None:
-        """Its input gates have said all they know for now (first discovery is over)."""
+        """Called when all input gates are idle: the enumerator has sent the result of its first discovery."""
 
     def next_position_ms(self, now_ms: int) -> int | None:
-        """When ``position`` should be asked again at the latest."""
+        """The time (ms) at which the task must call ``position`` again at the latest; None if at no certain time."""
         return None
 
     def not_polled(self, for_ms: int) -> None:
-        """Back-pressure kept the task from polling for so long."""
+        """Called when back-pressure kept the task from polling for ``for_ms`` milliseconds."""
 
     def stop_reading(self) -> None:
-        """Stop with a savepoint: behave as if the end were here (no more rows)."""
+        """End the source here, for a stop with a savepoint: no more rows, then ``ended``."""
 
     def watermark_holder(self) -> str | None:
+        """The split that holds the watermark back, for display; None if there is none."""
         return None
 
 
 class PausingOperator(AsyncOperator):
-    """May have to wait for something outside, also in the middle of a batch: it then yields
-    an empty batch, and the task pulls on when it is ready again."""
+    """An operator that may have to wait for an external system, also in the middle of a batch.
+
+    It then yields an empty batch, and the task continues when ``ready`` is True again.
+    """
 
     @abstractmethod
     def ready(self) -> bool:
-        """False: the task pulls no more until ``wait_ready`` returned."""
+        """Whether the task may continue. If False, the task awaits ``wait_ready`` first."""
 
     @abstractmethod
-    async def wait_ready(self) -> None: ...
+    async def wait_ready(self) -> None:
+        """Wait until ``ready`` may be True."""
 
 
 class SinkDriver(PausingOperator):
-    """Takes rows to the outside."""
+    """Writes rows to an external system."""
 
-    #: ``flush`` does something (spares the task a coroutine per pause).
+    #: False if ``flush`` does nothing; the task then does not call it.
     has_flush: bool = True
 
     @abstractmethod
     async def flush(self) -> None:
-        """Input ran empty."""
+        """Called when the input runs empty: write buffered rows."""
 
     @abstractmethod
     def commit(self, checkpoint_id: int) -> Awaitable[None]:
-        """The checkpoint is complete: make its output visible."""
+        """The checkpoint is complete: make the output up to it visible."""
 
     @abstractmethod
     def wants_final_checkpoint(self) -> bool:
-        """Something written waits for a commit."""
+        """Whether written output waits for a commit."""
 
     @abstractmethod
     async def complete(self) -> None:
-        """All input has ended and is committed."""
+        """Called once, when all input has ended and is committed."""

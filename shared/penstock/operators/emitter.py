@@ -1,4 +1,4 @@
-"""What a user's function gives: rows of the main output and of side outputs, each with its event time."""
+"""Collects the results of a user's function: rows of the main output and of side outputs, with their event times."""
 
 from __future__ import annotations
 
@@ -20,35 +20,38 @@ if TYPE_CHECKING:
 
 
 class Emitter:
-    """Collects outputs with the event time each of them carries, main and side."""
+    """Collects main and side outputs, each with an event time in µs (or None). ``tags`` are the side outputs in use."""
 
     def __init__(self, schema: Schema, where: str, tags: Iterable[str]) -> None:
         self._schema = schema
         self._where = where
         self._tags = frozenset(tags)
         self.items: list[Any] = []
-        #: Event time (µs) a row; kept parallel to ``items`` by ``stamp``.
+        #: The event time (µs) of each of ``items``; ``stamp`` keeps both lists equally long.
         self.times: list[int | None] = []
         self.side: dict[OutputTag, tuple[list[Any], list[int | None]]] = {}
         self.side_count = 0
         self.side_time: int | None = None
 
     def side_output(self, tag: OutputTag, value: Any) -> None:
+        """Add ``value`` to the side output ``tag``, with the event time ``side_time``."""
         rows, times = self.side.setdefault(tag, ([], []))
         rows.append(value)
         times.append(self.side_time)
         self.side_count += 1
 
     def stamp(self, time_us: int | None) -> None:
-        """Everything collected since the last stamp has this event time."""
+        """Give all main outputs since the last call this event time (µs; None: no event time)."""
         missing = len(self.items) - len(self.times)
         if missing:
             self.times.extend([time_us] * missing)
 
     def mark(self) -> tuple[int, dict[OutputTag, int]]:
+        """The current lengths of all outputs, for ``undo``."""
         return len(self.items), {tag: len(rows) for tag, (rows, _) in self.side.items()}
 
     def undo(self, mark: tuple[int, dict[OutputTag, int]]) -> None:
+        """Remove all outputs that were added after ``mark``."""
         count, sides = mark
         del self.items[count:]
         del self.times[count:]
@@ -58,7 +61,7 @@ class Emitter:
             del times[keep:]
 
     def split_tagged(self) -> None:
-        """``yield tag, value`` (Flink's way) is a side output."""
+        """Move values that were yielded as ``tag, value`` (as in Flink) to their side outputs."""
         if not self._tags:
             return
         items = self.items
@@ -76,7 +79,7 @@ class Emitter:
         self.times = [x for i, x in enumerate(self.times) if i not in drop]
 
     def flush(self) -> Iterator[Output]:
-        """Everything collected, as batches; side outputs that nobody reads are dropped."""
+        """All collected outputs as batches; the collector is then empty. Side outputs without a reader are dropped."""
         self.split_tagged()
         if self.items:
             items, times = self.items, self.times

@@ -1,4 +1,4 @@
-"""Small things that several operators share on their way in and out."""
+"""Helpers of several operators: pieces of output, event times, clamped and stored watermarks."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Rows of one output piece.
+#: The most rows of one output batch.
 PIECE_ROWS = 16_384
-#: ``WindowSpec.time`` meaning the records' own event times (``Batch.times``).
+#: The value of ``WindowSpec.time`` that means the records' own event times (``Batch.times``), not a column.
 RECORD_TIMES = -1
 
 
 def pieces(indices: np.ndarray, most: int = PIECE_ROWS) -> Iterator[np.ndarray]:
-    """An index array in pieces of at most ``PIECE_ROWS``, or fewer."""
+    """An index array in slices of at most ``PIECE_ROWS`` elements, or ``most`` if that is less."""
     size = min(most, PIECE_ROWS)
     for at in range(0, len(indices), size):
         yield indices[at : at + size]
 
 
 def batch_pieces(batch: Batch) -> Iterator[Batch]:
+    """The batch in slices of at most ``PIECE_ROWS`` rows."""
     for at in range(0, batch.num_rows, PIECE_ROWS):
         yield batch.slice(at, PIECE_ROWS)
 
 
 def with_last(items: Iterator[_T]) -> Iterator[tuple[_T, bool]]:
-    """Each with whether it is the last."""
+    """Each item with a boolean: whether it is the last one."""
     for item in items:
         for following in items:
             yield item, False
@@ -47,7 +48,11 @@ def with_last(items: Iterator[_T]) -> Iterator[tuple[_T, bool]]:
 
 
 def event_times(batch: Batch, index: int, ctx: OperatorContext) -> np.ndarray:
-    """int64 µs event time of each row; a NULL is an error, as in Flink."""
+    """The event time (int64 µs) of each row, from column ``index`` or, for RECORD_TIMES, from the records.
+
+    Raises:
+        RecordError: the records have no event time, or a time is NULL (as in Flink).
+    """
     if index == RECORD_TIMES:
         if batch.times is None or not batch.timed:
             raise RecordError(
@@ -72,15 +77,16 @@ def event_times(batch: Batch, index: int, ctx: OperatorContext) -> np.ndarray:
 
 
 def clamp_watermark(value: int) -> int:
-    """A watermark computed in Python, held within int64."""
+    """A watermark (µs) that was computed as a Python int, limited to int64."""
     return max(MIN_WATERMARK, min(MAX_WATERMARK, value))
 
 
 def watermark_state(watermark: int) -> dict[str, list[bytes]]:
-    """The operator's event time, as union state: after a restore the lowest one counts."""
+    """The operator's watermark (µs) as union state. After a restore the lowest of all subtasks counts."""
     return {"watermark": [watermark.to_bytes(8, "little", signed=True)]}
 
 
 def restored_watermark(restored: RestoredState | None) -> int:
+    """The lowest restored watermark (µs) of all subtasks; MIN_WATERMARK if there is none."""
     items = restored.unions.get("watermark", []) if restored else []
     return min((int.from_bytes(x, "little", signed=True) for x in items), default=MIN_WATERMARK)

@@ -1,4 +1,4 @@
-"""The enumerator of a source: discovers splits and broadcasts which reader has which."""
+"""The enumerator of a source: discovers splits and broadcasts which reader reads each split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EnumeratorOperator(SourceDriver):
-    """State: list ``assigned`` (split ids in order of discovery)."""
+    """Discovers splits and assigns them to readers. State: the list ``assigned`` (split ids in order of discovery)."""
 
     def __init__(self, spec: EnumeratorSpec) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class EnumeratorOperator(SourceDriver):
         enumerator = self._enumerator
         assert enumerator is not None
         if self._discovered:
-            # Not the enumerator's own clock: a discovery that is cancelled is just repeated.
+            # The event loop's clock suffices: a discovery that is cancelled is repeated.
             await asyncio.sleep((enumerator.discovery_interval_ms or 0) / 1000)
         known = set(self._assigned)
         found = await enumerator.discover(self._source_ctx, known)

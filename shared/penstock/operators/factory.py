@@ -1,4 +1,4 @@
-"""Operators by spec: every class is made as ``Cls(spec)``, imported when first needed."""
+"""Makes operators from their specs. Each class is called as ``Cls(spec)`` and imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ _FACTORIES: dict[str, str] = {
 
 
 def operator_factory(spec_type: type[Spec]) -> Any:
-    """The callable that makes operators of a spec class. UnsupportedError when this
-    build has none."""
+    """The callable that makes the operators of a spec class. Raises UnsupportedError if this build has none."""
     target = spec_type.operator or _FACTORIES.get(spec_type.__name__)
     if not target:
         raise _unsupported(spec_type, "no operator is registered for it")
@@ -70,6 +69,7 @@ def operator_factory(spec_type: type[Spec]) -> Any:
 
 
 def make_operator(spec: Spec) -> Operator:
+    """The operator that runs ``spec``. Raises UnsupportedError if this build has none."""
     own = spec.own()
     return operator_factory(type(own))(own)
 

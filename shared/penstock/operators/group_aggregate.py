@@ -1,4 +1,4 @@
-"""Unwindowed aggregation: one updating row per key."""
+"""Aggregation without windows: one updating row per key."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _LONG = t.BigIntType(False)
 
 
 def make_group_aggregate(spec: GroupAggregateSpec) -> Operator:
-    """The operator of a ``GroupAggregateSpec``: of its phase."""
+    """The operator of a ``GroupAggregateSpec``: ``LocalGroupAggregateOperator`` or ``KeyedAggregateOperator``,
+    by its phase."""
     return LocalGroupAggregateOperator(spec) if spec.phase == "local" else KeyedAggregateOperator(spec)
 
 
 class KeyedAggregateOperator(Operator):
-    """Phases ``single`` and ``global``.
+    """The phases ``single`` and ``global``.
 
-    A batch changes each of its keys once: what is emitted is the difference between the
-    key's row before and after the batch. When the input retracts, a key whose rows are all
-    gone is deleted (−D) and its state freed.
+    A batch changes each of its keys once: the operator emits the difference between the key's row before and after the
+    batch. If the input retracts, a key that has no rows left is deleted (−D) and its state is freed.
     """
 
     def __init__(self, spec: GroupAggregateSpec) -> None:
@@ -50,7 +50,7 @@ class KeyedAggregateOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec, schema = self.spec, ctx.input_schemas[0]
-        # A bounded input's results come at its end, from all keys at once: they stay in memory.
+        # The results of a bounded input are emitted at its end, all keys at once, so the keys stay in memory.
         self._keys = self.keep(
             KeySpace(
                 ctx, [schema.types[i] for i in spec.keys], kind="group-aggregate", ttl_ms=spec.ttl_ms,
@@ -59,7 +59,7 @@ class KeyedAggregateOperator(Operator):
         )  # fmt: skip
         types = list(spec.local_types) if spec.phase == "global" else schema.types
         self._aggregates = AggregateSet(spec.aggregates, types, retracts=spec.retracts, function=ctx.function)
-        #: Input rows of each key that stand; counted where the input retracts.
+        #: The number of input rows of each key that were not retracted; used only if the input retracts.
         self._rows = NumberCells("rows", _LONG)
         self._cells = aggregate_cells(self._keys, self._aggregates, self._rows)
         self._keys.restore(restored)
@@ -84,7 +84,7 @@ class KeyedAggregateOperator(Operator):
         yield from out
 
     def _add(self, slots: np.ndarray, batch: Batch, signs: np.ndarray | None) -> None:
-        """Rows, or their partial results, into their keys' cells."""
+        """Add rows, or the partial results of a local phase, to the cells of their keys."""
         retracts = self.spec.retracts
         if self.spec.phase == "global":
             at = len(self.spec.keys)
@@ -98,8 +98,7 @@ class KeyedAggregateOperator(Operator):
                 np.add.at(self._rows.values, slots, 1 if signs is None else signs.astype(np.int64))
 
     def _changes(self, cells: CellsCompared, old: list[Column], has: np.ndarray) -> list[Batch]:
-        """What the batch changed of each key. ``old``: results before it; ``has``: mask of the keys
-        that stand after it."""
+        """The changes of this batch. ``old``: results before it; ``has``: mask of the keys that have rows after it."""
         out, touched = [], cells.touched
         for part in pieces(np.arange(len(touched))):
             whole = len(part) == len(touched)
@@ -136,7 +135,7 @@ class KeyedAggregateOperator(Operator):
         if not self.spec.bounded_final:
             return
         if not self.spec.keys and not len(self._keys):
-            # SQL's aggregate of nothing is one row. Only one subtask owns the global key.
+            # In SQL the aggregate of an empty input is one row. Only one subtask owns the global key.
             if self.ctx.key_groups[0] > 0 or self.ctx.key_groups[1] < 0:
                 return
             with self._cells.touch([], 1):
@@ -148,10 +147,9 @@ class KeyedAggregateOperator(Operator):
 
 
 class LocalGroupAggregateOperator(Operator):
-    """Phase ``local``: each batch becomes partial accumulators per key; nothing is kept.
+    """The phase ``local``: turns each batch into partial accumulators per key. It has no state.
 
-    Output: keys, accumulator columns, and where the input retracts a BIGINT with the net
-    number of rows.
+    Output: keys, accumulator columns, and if the input retracts a BIGINT with the net number of rows.
     """
 
     def __init__(self, spec: GroupAggregateSpec) -> None:

@@ -1,4 +1,4 @@
-"""The join of two append-only streams within a bounded distance of event time."""
+"""The join of two append-only streams whose rows are at most a given distance of event time apart."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT = 0, 1
 _BOOL, _LONG = t.BooleanType(False), t.BigIntType(False)
-#: Keys that come back at a time because rows of theirs are over.
+#: The number of keys that are fetched from disk at a time because rows of theirs have expired.
 _REMINDED_KEYS = 512
-#: Rows probed at a time: bounds the pairs of one step.
+#: The number of rows probed at a time, which bounds the pairs of one step.
 _PROBE_ROWS = 4096
 
 
 class IntervalJoinOperator(Operator):
-    """right.time BETWEEN left.time + low AND left.time + high, and equal keys.
+    """Joins rows with equal keys and right.time BETWEEN left.time + low AND left.time + high.
 
-    A row is kept as long as the watermark lets a partner come; an outer row without one is
-    padded when it is dropped. A row so late that no partner can come any more still meets
-    those that are kept. The output's watermark is held back by the interval.
+    A row is kept until the watermark excludes further partners; an outer row without a partner is then padded and
+    emitted. A row that is too late for new partners still joins the rows that are kept. The operator holds the output's
+    watermark back by the interval.
     """
 
     def __init__(self, spec: JoinSpec) -> None:
@@ -69,9 +69,9 @@ class IntervalJoinOperator(Operator):
         self._times = spec.interval[:2]
         self._low, self._high = spec.interval[2:]
         self._keys_of = (spec.left_keys, spec.right_keys)
-        #: Of each side: how long after a row its last partner may come.
+        #: For each side: how long (µs) after a row's time its last partner may have its time.
         self._reach = (self._high, -self._low)
-        #: Which sides' rows come out without a partner.
+        #: For each side: whether its rows are emitted even without a partner.
         self._pads = (spec.kind in ("left", "full", "anti"), spec.kind in ("right", "full"))
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
@@ -86,7 +86,7 @@ class IntervalJoinOperator(Operator):
         )  # fmt: skip
         self._sides = (self._side("left", LEFT), self._side("right", RIGHT))
         self._watermark = restored_watermark(restored)
-        #: Keys on disk, and when they are to come back.
+        #: The keys on disk, each with the time at which it must be fetched.
         self._reminders = self.hold(self._reminder_log()) if self._keys.evicts else None
         self._keys.restore(restored)
         ctx.metrics.gauge("numRowsInState", lambda: len(self._sides[0]) + len(self._sides[1]))
@@ -128,7 +128,7 @@ class IntervalJoinOperator(Operator):
             keys = [rest.columns[i] for i in self._keys_of[side]]
             with self._keys.touch(keys, rest.num_rows) as touched:
                 if touched.came_back:
-                    # Rows that come out alone when they are over did so in time.
+                    # Rows that must be emitted without a partner were emitted when they expired.
                     for rows in self._sides:
                         rows.sweep()
                 done, outputs = self._join(side, rest, touched.slots, times[start:])
@@ -138,8 +138,10 @@ class IntervalJoinOperator(Operator):
     def _join(
         self, side: int, batch: Batch, key_slots: np.ndarray, times: np.ndarray
     ) -> tuple[int, list[Output]]:
-        """Join the first rows of a batch with those that are kept, as many as give a bounded number
-        of pairs, and keep them: (how many, what comes out, in order)."""
+        """Join and keep the first rows of a batch, as many as give a bounded number of pairs.
+
+        Returns (the number of these rows, the outputs in order).
+        """
         low, high = (self._low, self._high) if side == LEFT else (-self._high, -self._low)
         other = self._sides[1 - side]
         rows, entries = other.rows.probe(key_slots, times + low, times + high)
@@ -163,7 +165,7 @@ class IntervalJoinOperator(Operator):
                 outputs += self._left_only(batch.filter(matched).columns, int(matched.sum()))
             elif len(fresh):
                 outputs += self._left_only(other.rows.rows.take(fresh), len(fresh))
-        # Rows whose last possible partner is already behind the watermark are not kept.
+        # A row whose last possible partner is behind the watermark is not kept.
         keep = times + high > self._watermark if self._watermark > MIN_WATERMARK else np.ones(n, np.bool_)
         if not keep.all():
             outputs += self._unmatched(side, batch.filter(~keep & ~matched))
@@ -190,7 +192,7 @@ class IntervalJoinOperator(Operator):
     # -- output ------------------------------------------------------------------------
 
     def _unmatched(self, side: int, batch: Batch) -> Iterator[Output]:
-        """Rows without a partner, padded if their side is an outer one."""
+        """The rows without a partner: padded if their side is an outer one, else dropped."""
         if not self._pads[side] or not batch.num_rows:
             return
         if self.spec.kind == "anti":
@@ -217,13 +219,12 @@ class IntervalJoinOperator(Operator):
             for at in range(0, keys.num_rows, _REMINDED_KEYS):
                 piece = keys.slice(at, _REMINDED_KEYS)
                 _, made = self._keys.upsert(piece.columns[:-1], piece.num_rows)
-                self._keys.free_unused(self._keys.fetch(made))  # those came back before
+                self._keys.free_unused(self._keys.fetch(made))  # keys without rows were fetched before
                 yield from self._expire()
                 self._keys.tier.make_room(len(made))
 
     def _limit(self, side: int) -> int:
-        """Rows up to this time have no later partner: once time + reach <= watermark, for those have
-        times above it."""
+        """Rows of this side with a time (µs) up to the result have no further partner: time + reach <= watermark."""
         if self._watermark == MAX_WATERMARK:
             return MAX_WATERMARK
         return clamp_watermark(self._watermark - self._reach[side])
@@ -261,8 +262,8 @@ class IntervalJoinOperator(Operator):
         return WaitingRows(self.ctx, "reminders", t.Schema(tuple(fields)), (), order, kind="interval-join")
 
     def _remind(self, key_slots: np.ndarray) -> None:
-        """Keys come back when the first of their rows has to come out alone, or when all of
-        them are over."""
+        """Note when evicted keys must be fetched: when the first of their rows must be emitted without a
+        partner, or when all of their rows have expired."""
         assert self._reminders is not None
         n = len(key_slots)
         first, last = np.full(n, MAX_WATERMARK), np.full(n, MIN_WATERMARK)
@@ -274,7 +275,7 @@ class IntervalJoinOperator(Operator):
                 alone = ~rows.rows.matched[entries]
                 np.minimum.at(first, owners[alone], over[alone])
         columns = [*self._keys.keys(key_slots), Column(_LONG, np.minimum(first, last))]
-        # While keys are being moved out, more may be held than in the end.
+        # During an eviction the memory limit may be exceeded for a moment, so it is not checked here.
         self._reminders.add(Batch(self._reminders.schema, columns, num_rows=n), checked=False)
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
@@ -282,7 +283,7 @@ class IntervalJoinOperator(Operator):
 
 
 class _JoinKeys(KeySpace):
-    """Keys of which rows come out when their time has come: whoever evicts them leaves a reminder."""
+    """A key space whose evicted keys are noted together with the time at which they must be fetched."""
 
     def __init__(
         self, ctx: StateContext, types: Sequence[LogicalType], remind: Callable[[np.ndarray], None]
@@ -296,8 +297,10 @@ class _JoinKeys(KeySpace):
 
 
 class _Side(SlotTable):
-    """The rows of one side. ``keys``: the join key's columns of ``schema``; ``time``: that of a row's
-    time (or the record's own). ``limit()``: rows up to this time are over."""
+    """The rows of one side. ``keys``: the join key's columns; ``time``: the time column (or RECORD_TIMES).
+
+    Rows with a time up to ``limit()`` have expired.
+    """
 
     def __init__(
         self, space: KeySpace, name: str, schema: t.Schema, keys: Sequence[int], *, time: int, span_us: int,
@@ -343,7 +346,7 @@ class _Side(SlotTable):
 
     def reload(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
         entries = self.load(keys, columns)
-        # Of what lay on disk some may have been over.
+        # Some of the rows from disk may have expired already.
         self.sweep()
         self.space.free_unused(keys)
         return entries
@@ -355,15 +358,15 @@ class _Side(SlotTable):
     def add(
         self, keys: np.ndarray, times: np.ndarray, columns: Sequence[Column], matched: np.ndarray
     ) -> np.ndarray:
-        """Keep rows; their entries."""
+        """Add rows; return their entries."""
         self.space.use(keys)
         return self.rows.add(keys, times, columns, matched)
 
     def expired(self) -> np.ndarray:
-        """Entries that are over, by time, each once: they are to be freed."""
+        """The entries of expired rows, by time; each is returned once, and the caller frees it."""
         return self.rows.expired(self._limit())
 
     def sweep(self) -> None:
-        """Free rows that are over and came out, or never do. Their keys stay."""
+        """Free expired rows that were emitted already or never will be. Their keys stay."""
         gone = self.expired()
         self.free(gone, self.keys_of(gone))

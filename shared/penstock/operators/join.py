@@ -1,4 +1,4 @@
-"""Regular joins of two changelogs; ``make_join`` picks the operator of a ``JoinSpec``."""
+"""``make_join`` chooses the operator of a ``JoinSpec``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def make_join(spec: JoinSpec) -> Operator:
-    """An interval join when the spec bounds time, else a regular one."""
+    """An ``IntervalJoinOperator`` if the spec bounds the time between rows, else a ``JoinOperator``."""
     if spec.interval is not None:
         from penstock.operators.interval_join import IntervalJoinOperator
 

@@ -1,4 +1,4 @@
-"""One side of a regular join: its rows by join key, with copies and partners counted."""
+"""One side of a regular join: its rows by join key, with the numbers of their copies and partners."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ _LONG = t.BigIntType(False)
 
 
 class JoinSide(SlotTable):
-    """Rows as *entries*, numbered from 0.
+    """The rows of one side. An *entry* is the number of a stored row.
 
-    An append-only side keeps every batch as it came, a row an entry. From its first
-    retraction on, rows are indexed by their values, equal ones sharing an entry with a
-    count: then a retraction finds its row. ``keys``: the join key's columns of ``schema``, all
-    of them in the space's index. ``counts_partners``: whether it matters how many rows of the
-    other side a row is joined with. ``ttl_ms``: a row goes so long after it came.
+    An append-only side keeps each row as an entry of its own, uncopied. From the first retraction on, rows are indexed
+    by value, and equal rows share an entry with a count, so that a retraction finds its row. ``keys``: the join key's
+    columns. ``counts_partners``: whether to count the other side's rows that each row joins. ``ttl_ms``: the time to
+    live of a row, from its arrival.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class JoinSide(SlotTable):
         self._row_types, self._key_columns = schema.types, list(keys)
         self._rows: LateRows | KeyIndex = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
         self._map = MultiMap()
-        #: Copies of each entry's row; None while every entry is one row.
+        #: The number of copies of each entry's row; None while every entry is one row.
         self._counts: np.ndarray | None = None
         self._partners = np.zeros(1024, np.int64) if counts_partners else None
         self._expire_after(ttl_ms)
@@ -94,7 +93,7 @@ class JoinSide(SlotTable):
         return columns[:k], columns[k:], n
 
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """Those that were kept one by one may share an entry now."""
+        """Restored rows that are equal may share an entry now."""
         rows, counts, partners = columns[:-2], columns[-2].values, columns[-1].values
         self.space.use(keys, counts)
         if isinstance(self._rows, KeyIndex):
@@ -105,8 +104,8 @@ class JoinSide(SlotTable):
         return entries
 
     def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
-        # Copies still counted: all of an expired row's, none of a retracted one's, and
-        # fewer than none where retractions met no row.
+        # An expired row still has copies; a retracted row has none; a retraction that met no row left a
+        # negative number.
         copies = self.copies(rows)
         self.space.use(keys, -1 if copies is None else -copies)
         assert self.rows_to_live is not None
@@ -122,32 +121,33 @@ class JoinSide(SlotTable):
         return self._rows.high if isinstance(self._rows, KeyIndex) else self._rows.slots.high
 
     def find(self, key_slots: np.ndarray) -> Found:
-        """The entries of these join keys."""
+        """The entries of these join keys' slots, not yet expanded to pairs."""
         return self._map.find(key_slots)
 
     def take(self, entries: np.ndarray) -> list[Column]:
+        """The rows of entries, all columns."""
         return self._rows.keys(entries) if isinstance(self._rows, KeyIndex) else self._rows.take(entries)
 
     def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]:
-        """Only these columns of the entries' rows."""
+        """The columns ``indices`` of the rows of entries."""
         if isinstance(self._rows, KeyIndex):
             columns = self._rows.keys(entries)
             return [columns[i] for i in indices]
         return self._rows.take_some(entries, indices)
 
     def copies(self, entries: np.ndarray) -> np.ndarray | None:
-        """How often each entry's row is there; None: once each."""
+        """The number of copies (int64) of each entry's row; None if it is 1 for all."""
         return None if self._counts is None else self._counts[entries]
 
     def _state(self, entries: np.ndarray) -> list[Column]:
-        """Copies and partners, as a snapshot has them."""
+        """The numbers of copies and partners of entries, as two columns for a snapshot."""
         ones = np.ones(len(entries), np.int64)
         copies = ones if self._counts is None else self._counts[entries]
         partners = ones - 1 if self._partners is None else self._partners[entries]
         return [Column(_LONG, copies), Column(_LONG, partners)]
 
     def meet(self, entries: np.ndarray, more: np.ndarray) -> np.ndarray:
-        """Add to the partners of entries (each once); returns how many they had."""
+        """Add ``more`` to the numbers of partners of distinct entries; return the numbers before."""
         assert self._partners is not None
         self.changes.write(entries)
         had = self._partners[entries]
@@ -155,13 +155,13 @@ class JoinSide(SlotTable):
         return had
 
     def change(self, batch: Batch, keys: np.ndarray, partners: np.ndarray) -> int:
-        """Apply a batch whose rows have these key slots and partners. Returns how many retractions
-        met no row."""
+        """Apply a batch of changes with the rows' key slots and numbers of partners. Returns how many
+        retractions met no row."""
         signs, was_indexed = batch.signs(), isinstance(self._rows, KeyIndex)
         gone, unmatched = np.empty(0, np.int64), 0
         if was_indexed or (signs is not None and (signs < 0).any()):
             added, gone, unmatched = self._apply(batch, keys, partners)
-            if not was_indexed:  # entries were numbered anew
+            if not was_indexed:  # indexing has renumbered all entries
                 added = self.changes.live()
         else:
             added = self._append(batch.columns, keys, partners)
@@ -175,14 +175,14 @@ class JoinSide(SlotTable):
     def _apply(
         self, batch: Batch, keys: np.ndarray, partners: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(new entries, entries whose last copy went, retractions that met no row)."""
+        """(new entries, entries whose last copy was retracted, number of retractions that met no row)."""
         signs, rows = batch.signs(), self._indexed()
         entries, new = rows.upsert(batch.columns, batch.num_rows)
         self.changes.write(entries)
         counts = self._grow_counts()
         counts[new] = 0
         np.add.at(counts, entries, 1 if signs is None else signs.astype(np.int64))
-        # Rows of one entry share key and partners: any of them may give them to it.
+        # All rows of an entry have the same key and partners, so any of them supplies both.
         row_of = np.zeros(rows.high, np.int32)
         row_of[entries] = np.arange(len(entries), dtype=np.int32)
         first = row_of[new]
@@ -200,7 +200,7 @@ class JoinSide(SlotTable):
         copies: np.ndarray,
         partners: np.ndarray,
     ) -> np.ndarray:
-        """Add rows by their values: (entry of each); all their entries are new."""
+        """Add rows by value and return the entry of each. All these entries must be new."""
         entries, new = rows.upsert(columns, len(key_slots))
         self.changes.write(new)
         counts = self._grow_counts()
@@ -234,10 +234,7 @@ class JoinSide(SlotTable):
         return self._counts
 
     def _indexed(self) -> KeyIndex:
-        """The rows by value; made of the plain ones at the first retraction.
-
-        Entries are numbered anew.
-        """
+        """The rows indexed by value. The first call builds the index and renumbers all entries."""
         if isinstance(self._rows, KeyIndex):
             return self._rows
         old = self.changes.live()

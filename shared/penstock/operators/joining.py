@@ -1,4 +1,4 @@
-"""What all joins share: NULL keys, conditions, output rows, bounded expansion of probes."""
+"""Helpers of all joins: NULL keys, conditions, output rows, and probes that expand in bounded steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from penstock.functions.expr import Expr
     from penstock.operators.operator import OperatorContext
 
-#: Pairs that one probe may expand to before they are emitted.
+#: The most pairs that a probe expands to before they are emitted.
 PAIR_LIMIT = 65_536
 
 
 def matchable_rows(batch: Batch, keys: Sequence[int], null_safe: Sequence[bool]) -> np.ndarray | None:
-    """Mask of rows whose key can equal another's: no NULL, but in null-safe columns.
-    None = all of them."""
+    """Mask of the rows whose key can equal another: no NULL, except in null-safe columns. None: all rows."""
     mask: np.ndarray | None = None
     for position, index in enumerate(keys):
         if position < len(null_safe) and null_safe[position]:
@@ -36,7 +35,7 @@ def matchable_rows(batch: Batch, keys: Sequence[int], null_safe: Sequence[bool])
 
 
 def bounded_slices(counts: np.ndarray, limit: int = PAIR_LIMIT) -> Iterator[slice]:
-    """Row slices whose counts add up to at most ``limit`` (a single row may exceed it)."""
+    """Slices of the rows whose counts add up to at most ``limit`` each; a single row may exceed it."""
     n = len(counts)
     total = np.cumsum(counts)
     start = 0
@@ -59,19 +58,19 @@ def joined(
 
 
 def null_columns(schema: Schema, n: int) -> list[Column]:
-    """n rows of NULLs: the padded side of an outer join."""
+    """``n`` rows of NULLs: the padded side of an outer join."""
     return [Column.nulls(f.type.with_nullable(True), n) for f in schema.fields]
 
 
 class Fetches(Protocol):
-    """Stored rows of which some columns can be had."""
+    """Stored rows from which single columns can be read."""
 
-    def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]: ...
+    def take_some(self, entries: np.ndarray, indices: Sequence[int]) -> list[Column]:
+        """The columns ``indices`` of the rows of ``entries``."""
 
 
 class PairCondition:
-    """A join's residual condition over (left columns, right columns). Only the columns that
-    it reads are fetched to decide which pairs meet."""
+    """A join's residual condition over (left columns, right columns). It reads only the columns that it needs."""
 
     def __init__(self, condition: Expr | None, left: Schema, right: Schema, ctx: OperatorContext) -> None:
         self._holds: Callable[[Batch], np.ndarray] | None = None
@@ -79,7 +78,7 @@ class PairCondition:
             return
         fields = (*left.fields, *right.fields)
         read = sorted(input_refs(condition))
-        #: By side: the columns that the condition reads.
+        #: For each side: the columns that the condition reads.
         self._columns = (
             [i for i in read if i < len(left.fields)],
             [i - len(left.fields) for i in read if i >= len(left.fields)],
@@ -91,7 +90,8 @@ class PairCondition:
     def meeting(
         self, side: int, batch: Batch, rows: np.ndarray, other: Fetches, entries: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The (row, entry) pairs for which it holds; ``batch`` is of the given side."""
+        """The (row, entry) pairs for which the condition holds. ``batch`` belongs to ``side``, ``entries`` to
+        ``other``."""
         if self._holds is None:
             return rows, entries
         mine = [batch.columns[i].take(rows) for i in self._columns[side]]
@@ -102,4 +102,5 @@ class PairCondition:
 
 
 def take_all(columns: Sequence[Column], indices: np.ndarray) -> list[Column]:
+    """The rows ``indices`` of each column."""
     return [c.take(indices) for c in columns]

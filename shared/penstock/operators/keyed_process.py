@@ -1,11 +1,9 @@
-"""Process functions with keyed state and timers; also reduce without a window.
+"""Process functions with keyed state and timers, and reduce without a window.
 
-A batch's rows are sorted by key first (order holds per key), so that a key's state is
-found while it is in the processor's cache. A record that raises under ``skip`` or
-``dead-letter`` leaves no trace: its state writes, timers and outputs are undone.
-
-In mode BATCH all rows of the inputs come first, by event time, then all timers, under the
-last watermark; ``reduce`` gives a key's value once, at the end.
+A batch is sorted by key first (the order of a key's rows does not change), so that a key's state stays in the
+processor's cache. A record that raises under ``skip`` or ``dead-letter`` has no effect: its state changes, timers and
+outputs are undone. In mode BATCH all rows are processed by event time, then all timers fire under the last watermark;
+``reduce`` emits the value of each key once, at the end.
 """
 
 from __future__ import annotations
@@ -48,15 +46,17 @@ if TYPE_CHECKING:
     from penstock.state.key_groups import KeyGroups
     from penstock.types import Schema
 
-#: Rows of an output batch; a firing or a generous function is cut there.
+#: The most rows of an output batch; longer outputs of timers or functions are split.
 OUTPUT_ROWS = 16_384
-#: Timers that fire before live values may be written back.
+#: The number of timers that fire before live values may be written back to the state backend.
 TIMERS = 1_024
-#: Below this many rows, sorting by key costs more than it gives.
+#: Batches below this many rows are not sorted by key: sorting would cost more than it saves.
 _SORT_ROWS = 1_024
 
 
 class KeyedProcessOperator(Operator):
+    """Runs a process function, co-process function or reduce function over keyed inputs."""
+
     def __init__(self, spec: KeyedProcessSpec) -> None:
         self._spec = spec
 
@@ -105,7 +105,7 @@ class KeyedProcessOperator(Operator):
         self._wake()
 
     def _make_calls(self) -> list[Callable[[Any, ProcessContext], Any]]:
-        """One callable (value, ctx) → outputs or None for each input."""
+        """For each input a callable (value, ctx) -> outputs or None."""
         method = self._function.method
         match self._spec.kind:
             case "process":
@@ -156,7 +156,7 @@ class KeyedProcessOperator(Operator):
         self._backend.end_batch()
 
     def _sorted(self, batch: Batch, indices: Sequence[int]) -> Batch:
-        """Stable by key, where that is cheap: one integer key."""
+        """The rows sorted stably by key, if that is cheap: the key is one integer column."""
         if batch.num_rows < _SORT_ROWS or len(indices) != 1:
             return batch
         column = batch.columns[indices[0]]
@@ -185,7 +185,7 @@ class KeyedProcessOperator(Operator):
         times: list[int | None],
         at: int,
     ) -> int:
-        """Rows from ``at`` on until the output is full or all are done; the next index."""
+        """Process rows from ``at`` on until the output is full or all are done; return the next index."""
         emit, context, scope = self._emit, self._context, self._backend.scope
         items, stamps = emit.items, emit.times
         journal = self._backend.journal
@@ -226,7 +226,7 @@ class KeyedProcessOperator(Operator):
         return index
 
     def _per_batch(self, input_index: int, batch: Batch, keys: list[Any]) -> Iterator[Output]:
-        """The function gets a key's rows of the batch as one Arrow record batch."""
+        """Call the function once per key, with the key's rows of the batch as one Arrow record batch."""
         call = self._calls[input_index]
         order: dict[Any, list[int]] = {}
         for i, key in enumerate(keys):
@@ -247,11 +247,11 @@ class KeyedProcessOperator(Operator):
 
     @property
     def next_event_timer(self) -> int | None:
-        """The earliest event-time timer, µs."""
+        """The time (µs) of the earliest event-time timer; None if there is none."""
         return self._backend.event_timers.next_time
 
     def _wake(self) -> None:
-        """At the first timer of processing time."""
+        """Ask to be woken at the earliest processing-time timer."""
         next_time = self._backend.processing_timers.next_time
         if next_time is not None:
             self.ctx.wake_at(next_time)
@@ -284,7 +284,7 @@ class KeyedProcessOperator(Operator):
 
     def _by_clock(self, now_ms: int) -> Iterator[Output]:
         queue = self._backend.processing_timers
-        # The records carry event time; what a processing-time timer emits is "now" in it.
+        # Outputs of a processing-time timer get an event time just above the watermark, so they are not late.
         watermark = self._timers.watermark
         stamp = None if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark + 1
         for count, (time, key) in enumerate(queue.due(now_ms), 1):
@@ -299,7 +299,7 @@ class KeyedProcessOperator(Operator):
         emit, context, journal = self._emit, self._context, self._backend.journal
         self._backend.scope.key = key
         context.time_us, context.domain = to_us(time_ms), domain
-        if stamp == MAX_WATERMARK:  # the end of time is the time of nothing
+        if stamp == MAX_WATERMARK:  # no row has the end of time as its event time
             stamp = None
         emit.side_time = stamp
         if self._on_timer is None:
@@ -331,8 +331,9 @@ def _method_name(call: Any) -> str:
 
 
 class _Reduction:
-    """reduce without a window. Records with ``run`` each give the key's new value; with ``keep`` they
-    only go into it, and ``at_the_end`` it is given."""
+    """reduce without a window. ``run`` emits the key's new value for each record; ``keep`` only updates it, and
+    ``at_the_end`` emits the values.
+    """
 
     def __init__(self, function: Any, backend: Any, schema: Schema) -> None:
         self._combine = getattr(function, "reduce", function)

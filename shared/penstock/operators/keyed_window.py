@@ -1,8 +1,8 @@
 """Windows with a Python reduce, aggregate or process function, per key.
 
-Contents live in keyed state under (key, window); the window's end is a timer of that
-entry. Windows are (start, end) in µs; users see ms. Sessions merge: the key's open windows
-are a small list of their own. Built-in aggregates do not come here (``WindowAggregate``).
+The contents of a window are keyed state under (key, window); a timer of that entry fires at the window's end.
+Windows are (start, end) in µs; users see ms. Sessions merge: a list per key holds the key's open sessions. SQL
+aggregates run in ``window_aggregate`` instead.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ _MS = 1_000
 
 
 def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
-    """(n, k) int64 starts of the k windows of each time (µs), latest first. Sliding windows
-    whose size is no multiple of the slide: starts whose window is over are in it too."""
+    """The starts (int64[n, k], µs) of the k windows of each of n times (µs), latest first.
+
+    If a sliding window's size is no multiple of its slide, the last start may belong to a window that does not
+    contain the time.
+    """
     slide = window.slide_us if window.kind == "hop" else window.size_us
     last = times - np.mod(times - window.offset_us, slide)
     count = -(-window.size_us // slide)
@@ -64,6 +67,8 @@ def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
 
 
 class KeyedWindowOperator(Operator):
+    """Runs a reduce, aggregate or process function over tumbling, sliding, session or global windows."""
+
     def __init__(self, spec: KeyedWindowSpec) -> None:
         if spec.window.kind not in ("tumble", "hop", "session", "global"):
             raise UnsupportedError(
@@ -101,7 +106,7 @@ class KeyedWindowOperator(Operator):
         if restored is not None:
             backend.restore(function_state(restored, ctx.name, waits=waits))
         self._waiting = BatchInputs(self, [spec.keys], restored) if waits else None
-        #: Triggers set no more timers.
+        #: True at the end of the input: triggers then set no more timers.
         self._quiesced = False
         self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         call: WindowCall = self._function.object
@@ -121,7 +126,7 @@ class KeyedWindowOperator(Operator):
         self._function.open(RuntimeContext(ctx, backend), *parts)
         self._context = WindowContext(self)
         self._trigger_context = TriggerContext(self)
-        #: Windows that fire together: of a state that has a limit, few enough to be live at once.
+        #: The number of windows that fire together. With a memory limit they must be in memory at once.
         self._most_windows = TIMERS if ctx.memory.limit_bytes else OUTPUT_ROWS
         self._wake()
 
@@ -130,7 +135,7 @@ class KeyedWindowOperator(Operator):
         self._wake()
 
     def _wake(self) -> None:
-        """At the first timer of processing time."""
+        """Ask to be woken at the earliest processing-time timer."""
         next_time = self._backend.processing_timers.next_time
         if next_time is not None:
             self.ctx.wake_at(next_time)
@@ -187,7 +192,7 @@ class KeyedWindowOperator(Operator):
         return batch.times
 
     def _assigner(self, times: np.ndarray) -> Callable[[int], list[Window]]:
-        """Row number → its windows."""
+        """A function from a row number to the windows of the row."""
         window = self._spec.window
         match window.kind:
             case "global":
@@ -232,14 +237,14 @@ class KeyedWindowOperator(Operator):
         return window[1] - LAST_US + lateness
 
     def _register(self, key: Any, window: Window, time: int) -> None:
-        """A timer of (key, window) at ``time`` µs."""
+        """Register a timer of (key, window) at ``time`` µs."""
         backend = self._backend
         if time == MAX_WATERMARK:
             return
         if self._spec.event_time:
             backend.event_timers.register(time, (key, window), backend.journal)
         else:
-            # Rounded up: the window is over when the clock shows its end.
+            # Rounded up, because the window must not fire before the clock reaches its end.
             time_ms = -(-(time + LAST_US) // _MS)
             backend.processing_timers.register(time_ms, (key, window), backend.journal)
             self.ctx.wake_at(time_ms)
@@ -258,7 +263,7 @@ class KeyedWindowOperator(Operator):
     # -- sessions -------------------------------------------------------------------------------------
 
     def _merge(self, key: Any, new: Window) -> Window | None:
-        """The session that ``new`` belongs to, after merging what it touches; None: late."""
+        """Merge ``new`` with the sessions that it touches; return the merged session, or None if it is late."""
         sessions = self._sessions
         self._backend.scope.key = key
         known: list[Window] = [tuple(w) for w in sessions.value() or ()]
@@ -270,7 +275,7 @@ class KeyedWindowOperator(Operator):
             return merged
         self._scope.key = (key, merged)
         if touched and self._trigger is not None:
-            # Before the old windows are cleared: what they hold moves into the merged one.
+            # This must happen before the old windows are cleared: their state moves into the merged window.
             self._trigger.on_merge(user_window(merged), OnMergeContext(self, [(key, w) for w in touched]))
         contents = []
         for window in touched:
@@ -286,7 +291,7 @@ class KeyedWindowOperator(Operator):
         return merged
 
     def _forget_timers(self, key: Any, window: Window) -> None:
-        """Of a window's end and of its clean-up; what else a trigger has set it deletes itself."""
+        """Delete the timers of a window's end and of its clean-up. A trigger deletes the timers that it has set."""
         backend, entry = self._backend, (key, window)
         end = window[1] - LAST_US
         backend.event_timers.delete(end, entry, backend.journal)
@@ -294,7 +299,7 @@ class KeyedWindowOperator(Operator):
         backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
 
     def _is_merged_away(self, key: Any, window: Window) -> bool:
-        """A trigger may have left a timer of a session that is part of a longer one by now."""
+        """Whether the session of a timer is part of a longer session by now; a trigger may have left the timer."""
         if self._sessions is None:
             return False
         self._backend.scope.key = key
@@ -330,7 +335,7 @@ class KeyedWindowOperator(Operator):
         emit.stamp(stamp)
 
     def _clear(self, key: Any, window: Window) -> None:
-        """The window is over for good."""
+        """Delete all state of a window that has ended."""
         self._scope.key = (key, window)
         self._contents.clear()
         if self._trigger is not None:
@@ -345,7 +350,7 @@ class KeyedWindowOperator(Operator):
             self._sessions.update(left or None)
 
     def _guarded(self, record: Any, action: Callable[..., None], *args: Any) -> None:
-        """Run user code under the error policy, undoing everything of it when it fails."""
+        """Run user code under the error policy; undo all its effects if it fails."""
         journal, emit = self._backend.journal, self._emit
         if journal is None:
             try:
@@ -364,7 +369,7 @@ class KeyedWindowOperator(Operator):
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
         if self._batch:
-            # Without a trigger nothing tells whether a window fires before the end.
+            # Without a trigger no window fires before the end of the input.
             if watermark != MAX_WATERMARK and (self._trigger is not None or self._waiting is not None):
                 return
             if self._waiting is not None:
@@ -377,7 +382,7 @@ class KeyedWindowOperator(Operator):
             yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)
 
     def _fire_due(self, due: Iterator[tuple[int, Any]], action: Callable[..., None]) -> Iterator[Output]:
-        """Some windows at a time, so that no more of their contents are live than may be."""
+        """Fire windows, a bounded number at a time, so that only the contents of these are in memory."""
         for count, (time, (key, window)) in enumerate(due, 1):
             self._guarded(window, action, time, key, window)
             if count % self._most_windows == 0 or len(self._emit.items) >= OUTPUT_ROWS:
@@ -387,7 +392,8 @@ class KeyedWindowOperator(Operator):
         self._backend.end_batch()
 
     def _sets_no_timers(self, window: Window) -> bool:
-        """At the end of time a trigger would repeat itself in a global window for ever."""
+        """Whether triggers may set no timers: at the end of the input, or they would fire in a global window
+        for ever."""
         return self._quiesced or (self._watermark == MAX_WATERMARK and window[1] == GLOBAL_END)
 
     def _on_timer(self, time: int, key: Any, window: Window) -> None:
@@ -396,7 +402,7 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, window)
         end = window[1] - LAST_US
         if self._trigger is not None:
-            # A trigger's own timers are in ms; its "max timestamp" is the window's last one.
+            # A trigger's timers are in ms; the timer of the window's end has the window's last ms.
             at_ms = user_window(window).max_timestamp() if time == end else to_ms(time)
             result = self._trigger.on_event_time(at_ms, user_window(window), self._trigger_context)
             self._apply(result, key, window)
@@ -427,8 +433,10 @@ class KeyedWindowOperator(Operator):
             self._clear(key, window)
 
     def finish(self) -> Iterator[Output]:
-        """Processing-time windows that are still open at the end of a bounded input fire, once: the
-        timers that triggers set meanwhile would go on to the end of time."""
+        """Fire each processing-time window that is still open at the end of a bounded input, once.
+
+        Triggers set no timers meanwhile, because these would repeat until the end of time.
+        """
         if not self._spec.event_time:
             self._quiesced = True
             yield from self._fire_due(self._backend.processing_timers.due(MAX_WATERMARK), self._on_clock)

@@ -1,8 +1,8 @@
 """Event time on the wall clock of a time zone, for windows over TIMESTAMP_LTZ outside UTC.
 
-Behind it everything lives on that clock: the appended column is the rows' event time and
-watermarks are local. Where the clock is set back, the hour that comes twice is one: its
-watermark waits for the second time round.
+Operators downstream use this local time: the appended column is the rows' event time, and watermarks are local.
+When the clock is set back an hour repeats; both count as one hour, whose watermark waits for the second of
+them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _QUARTERS = 12
 
 
 class LocalTimeOperator(Operator):
+    """Appends the local time of each row (int64 µs) and converts watermarks to local time."""
+
     def __init__(self, spec: LocalTimeSpec) -> None:
         self.spec = spec
 
@@ -46,11 +48,11 @@ class LocalTimeOperator(Operator):
 
 
 def local_watermark(watermark: int, zone: str) -> int:
-    """The highest local time that no row after ``watermark`` can have any more."""
+    """The highest local time (µs) that no row after ``watermark`` (µs UTC) can have in the time zone ``zone``."""
     if watermark in (MIN_WATERMARK, MAX_WATERMARK):
         return watermark
     next_us = watermark + 1
     first = -(-next_us // _QUARTER_US) * _QUARTER_US
-    # The next moment, and those at which the clock may be set back.
+    # The next moment, and the quarters of an hour after it, at which the clock may be set back.
     moments = np.concatenate(([next_us], first + _QUARTER_US * np.arange(_QUARTERS + 1)))
     return int(np.asarray(local_us(moments, zone)).min()) - 1

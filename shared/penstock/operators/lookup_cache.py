@@ -1,4 +1,4 @@
-"""What a lookup join remembers: rows by key, each key with the times of its lookup and last use."""
+"""The cache of a lookup join: rows by key, and for each key the times of its lookup and its last use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LookupCache:
-    """``keys``: key columns of ``schema``, the rows' columns. Times are ms."""
+    """Cached rows of ``schema`` by its ``keys`` columns. All times are ms. A key without a row is cached too."""
 
     def __init__(self, schema: Schema, keys: Sequence[int], settings: LookupSettings) -> None:
         self.schema = schema
@@ -33,16 +33,17 @@ class LookupCache:
         self._used_ms = np.zeros(1024, np.int64)
 
     def __len__(self) -> int:
-        """Keys held, those without a row among them."""
+        """The number of cached keys, keys without a row included."""
         return len(self._keys)
 
     @property
     def nbytes(self) -> int:
+        """Allocated bytes."""
         times = self._written_ms.nbytes + self._used_ms.nbytes
         return self._keys.nbytes + self._rows.nbytes + self._entries.nbytes + times
 
     def find(self, keys: Sequence[Column], n: int, now_ms: int) -> np.ndarray:
-        """Slot of each key that is still believed, else -1. Keys that are not any more go."""
+        """The int64 slot of each key whose entry has not expired at ``now_ms``, else -1. Expired keys are removed."""
         slots = self._keys.lookup(keys, n)
         known = np.unique(slots[slots >= 0])
         stale = np.zeros(len(known), np.bool_)
@@ -57,7 +58,7 @@ class LookupCache:
         return slots
 
     def put(self, keys: Batch, rows: Batch, now_ms: int) -> None:
-        """The answer to ``keys`` (distinct, not held). Rows of other keys are passed over."""
+        """Store the response ``rows`` to distinct ``keys`` that are not cached. Rows of other keys are ignored."""
         slots, _ = self._keys.upsert(keys.columns, keys.num_rows)
         high = self._keys.high
         self._written_ms, self._used_ms = grown(self._written_ms, high), grown(self._used_ms, high)
@@ -73,21 +74,23 @@ class LookupCache:
             self._keys.free(np.setdiff1d(slots, found))
 
     def slots(self, keys: Sequence[Column], n: int) -> np.ndarray:
-        """Slot of each key held, whatever its age, else -1."""
+        """The int64 slot of each cached key, expired or not, else -1."""
         return self._keys.lookup(keys, n)
 
     def fan_out(self, slots: np.ndarray) -> np.ndarray:
+        """An upper bound of the number of rows of each slot."""
         return self._entries.counts(slots)
 
     def probe(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(probe row, entry) of every match, by probe row."""
+        """All (probe row, entry) pairs, by probe row."""
         return self._entries.probe(slots)
 
     def take(self, entries: np.ndarray) -> list[Column]:
+        """The rows of entries."""
         return self._rows.take(entries)
 
     def evict(self) -> None:
-        """Down to ``lookup.partial-cache.max-rows`` keys: those unused for longest go."""
+        """Remove the least recently used keys above ``lookup.partial-cache.max-rows``."""
         most = self._settings.max_rows
         if most is None or len(self._keys) <= most:
             return
@@ -112,7 +115,7 @@ def whole_table(schema: Schema, keys: Sequence[int], settings: LookupSettings, r
 
 
 def distinct(keys: Batch) -> Batch:
-    """Each key once, in order of appearance."""
+    """Each key once, in order of first appearance."""
     index = KeyIndex([x.with_nullable(True) for x in keys.schema.types])
     _, new = index.upsert(keys.columns, keys.num_rows)
     return Batch(keys.schema, index.keys(np.sort(new)), num_rows=len(new))

@@ -1,8 +1,8 @@
-"""Lookup joins: each row with the rows of an external table as it is when the row comes.
+"""Lookup joins: each row with the rows that an external table has for its key at that moment.
 
-A batch's keys that the cache does not answer are asked for at once, in one request; the task
-waits for the answer, its slot does not. So order, watermarks and barriers stay what they are,
-and there is no state: the cache is made anew after a restart.
+All keys of a batch that the cache lacks are looked up in one request; the task waits for the response while
+other tasks of the slot run. So the order of rows, watermarks and barriers does not change. There is no state:
+the cache is empty after a restart.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
 
-#: Between two attempts, times the number of the attempt.
+#: Seconds between two attempts, multiplied by the number of the attempt.
 RETRY_PAUSE_S = 0.2
 
 
 class LookupJoinOperator(AskingOperator):
+    """Joins rows with the table of a lookup connector, through a cache."""
+
     def __init__(self, spec: LookupJoinSpec) -> None:
         self.spec = spec
         self._source: LookupSource | None = None
@@ -48,7 +50,7 @@ class LookupJoinOperator(AskingOperator):
         spec = self.spec
         self._left = ctx.input_schemas[0]
         self._rows_schema = t.Schema(tuple(spec.schema.fields[c] for c in spec.projection))
-        #: The key columns among those that are delivered.
+        #: The positions of the key columns in the projection.
         self._keys = [spec.projection.index(k) for k in spec.right_keys]
         self._key_schema = t.Schema(tuple(self._rows_schema.fields[k] for k in self._keys))
         self._pair_schema = t.Schema((*self._left.fields, *self._rows_schema.fields))
@@ -122,7 +124,7 @@ class LookupJoinOperator(AskingOperator):
     def _asked_for(
         self, keys: list[Any], usable: np.ndarray | None, n: int
     ) -> Generator[Output, None, np.ndarray]:
-        """Slots of the keys, after the cache was made to know them."""
+        """The slots of the keys; keys that the cache lacks are looked up first."""
         assert self._source is not None
         slots = self._cache.find(keys, n, self.ctx.now_ms())
         missing = slots < 0 if usable is None else (slots < 0) & usable
@@ -179,7 +181,7 @@ class LookupJoinOperator(AskingOperator):
         self.ctx.metrics.inc("loadCount")
 
     def _reload_when_due(self) -> Iterator[Output]:
-        """Read the table again before the batch, when its time has come."""
+        """Before a batch: read the whole table again if its reload interval has passed."""
         every = self._settings.reload_interval_ms
         if every is None or self._reload_ms is None or self.ctx.now_ms() < self._reload_ms:
             return

@@ -45,7 +45,7 @@ MAX_WATERMARK = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SideBatch:
-    """Rows for the side output ``tag`` instead of the main one."""
+    """Rows of the side output ``tag``."""
 
     tag: str
     batch: Batch
@@ -56,14 +56,14 @@ Output = Union["Batch", SideBatch]
 
 @dataclass(slots=True)
 class OperatorContext:
-    """What an operator may know and use. The task makes it; a test makes its own.
+    """What an operator may know and use. A task makes its context; a test may make one.
 
     Args:
         job_id: Id of the job.
         job_name: Name of the job.
         vertex_id: Id of the vertex, 32 hexadecimal digits.
-        uid: By which the operator's state is found.
-        name: As the dashboard shows it.
+        uid: The uid by which the operator's state is found.
+        name: The name that the dashboard shows.
         subtask_index: Index of the subtask, from 0.
         parallelism: Number of subtasks.
         max_parallelism: Number of key groups.
@@ -74,13 +74,13 @@ class OperatorContext:
         metrics: The operator's metrics.
         key_groups: First and last key group of this subtask, both included.
         local_dir: A private, empty folder on the local disk.
-        now_ms: Processing time, ms since the epoch, read once a step.
+        now_ms: Processing time, ms since the epoch, read once per step.
         wake_at: Asks for ``on_processing_time`` at, or soon after, this time (ms).
         function: Loads an entry of the job's function table.
         store: The job's object store, for sources, sinks and results.
         storage: How other processes reach that store.
         report_error: ``report_error(error, record)`` counts and keeps a record for the policies skip and dead-letter.
-        run: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the lock.
+        run: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the GIL.
         memory: How much memory the state of the slot may take.
         rows_in_order: Rows come ordered by event time, from a bounded input.
         epochs: The task's epochs of change, for its operators' state tables.
@@ -103,7 +103,7 @@ class OperatorContext:
     key_groups: tuple[int, int]
     #: A private, empty folder on local disk (LevelDB, spill files).
     local_dir: Path
-    #: Processing time, ms since the epoch, read once a step.
+    #: Processing time, ms since the epoch, read once per step.
     now_ms: Callable[[], int]
     #: Ask for ``on_processing_time`` at (or soon after) this time.
     wake_at: Callable[[int], None]
@@ -111,22 +111,25 @@ class OperatorContext:
     function: Callable[[str], Any]
     #: The job's object store, for sources, sinks and results.
     store: Store | None = None
-    #: How other processes reach it.
+    #: How other processes reach that store.
     storage: StorageSettings | None = None
-    #: ``record_error(error, record)`` for skip / dead-letter policies: counts and keeps.
+    #: ``report_error(error, record)`` counts and keeps a record for the policies skip and dead-letter.
     report_error: Callable[[BaseException, Any], None] | None = None
-    #: ``run(f)`` in the slot's one helper thread; only for calls that release the lock.
+    #: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the GIL.
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
-    #: What the state of the slot may take.
+    #: How much memory the state of the slot may take.
     memory: StateMemory = field(default_factory=StateMemory)
-    #: Rows come by event time already, from a bounded input.
+    #: True if rows come ordered by event time, from a bounded input.
     rows_in_order: bool = False
     #: The task's epochs of change, for its operators' state tables.
     epochs: Epochs = field(default_factory=Epochs)
 
 
 class Closeable(Protocol):
-    def close(self) -> None: ...
+    """An object with resources to release."""
+
+    def close(self) -> None:
+        """Release all resources."""
 
 
 _C = TypeVar("_C", bound=Closeable)
@@ -134,103 +137,109 @@ _S = TypeVar("_S", bound=KeyedState)
 
 
 class Operator(ABC):
-    """Base class: a stateless pass-through, overridden where an operator differs."""
+    """Base class of operators. By default it has no state and emits nothing; ``process`` must be overridden."""
 
     ctx: OperatorContext
     _resources: tuple[Closeable, ...] = ()
     _stores: tuple[KeyedState, ...] = ()
 
     def hold(self, resource: _C) -> _C:
-        """``resource``, which ``close`` will close: those held last come first."""
+        """Let ``close`` close ``resource``; return it. The resource that was held last is closed first."""
         self._resources = (resource, *self._resources)
         return resource
 
     def keep(self, store: _S) -> _S:
-        """``store`` of keyed state, which belongs to this operator's snapshots from now on, moves with its
-        key groups, and is closed by ``close``."""
+        """Make the keyed state ``store`` part of this operator's snapshots and rescaling; ``close`` closes it.
+        Returns it."""
         self._stores = (*self._stores, store)
         return self.hold(store)
 
     @property
     def state(self) -> KeyedStates:
-        """All keyed state."""
+        """All keyed state that was given to ``keep``."""
         return KeyedStates(self._stores)
 
     def absorb(self, groups: KeyGroups, rows: RestoredState) -> None:
-        """These key groups come from another subtask, with all their rows (see ``KeyedState.absorb``). An
-        operator that derives something from its state at ``open`` does so again."""
+        """Take over key groups with all their rows from another subtask (see ``KeyedState.absorb``).
+
+        An operator that derives data from its state in ``open`` derives it again here.
+        """
         self.state.absorb(groups, rows)
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
-        """Called once, before anything else. ``ctx``: see ``OperatorContext``; ``restored``: the restored state, or None."""
+        """Called once, before all other methods, with the context ``ctx`` and the ``restored`` state (None: a
+        new start)."""
         self.ctx = ctx
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
-        """Handle the rows of ``batch``, at least one, from the input ``input_index``; yield any number of outputs."""
+        """Process ``batch`` (at least one row) from the input ``input_index`` and yield any number of outputs."""
         raise NotImplementedError
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
-        """The lowest watermark of all inputs rose to ``watermark``; fire timers ≤ it.
+        """The lowest watermark of all inputs rose to ``watermark`` (µs): fire all timers up to it.
 
-        Afterwards the task forwards ``output_watermark(watermark)``.
+        The task then forwards ``output_watermark(watermark)``.
         """
         return iter(())
 
     def output_watermark(self, watermark: int) -> int:
-        """What is true of the output after ``on_watermark`` (default: the same)."""
+        """The watermark (µs) of the output after ``on_watermark(watermark)``; by default the same."""
         return watermark
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:
-        """A time asked for with ``ctx.wake_at`` has come: that of a time to live, if of nothing else."""
+        """A time that ``ctx.wake_at`` asked for has come (ms). The default drops state whose time to live has
+        passed."""
         self.state.expire(now_ms)
         return iter(())
 
     def on_idle(self) -> Iterator[Output]:
-        """All inputs have become idle. What is held back must go out now: those behind do
-        not wait for an idle input, and what comes later may be late for them."""
+        """All inputs are idle: emit all rows that are held back.
+
+        Operators downstream do not wait for an idle input, so rows that are emitted later may be late for them.
+        """
         return iter(())
 
     def end_input(self, input_index: int) -> Iterator[Output]:
-        """One input has ended (others may go on)."""
+        """The input ``input_index`` has ended; other inputs may continue."""
         return iter(())
 
     def finish(self) -> Iterator[Output]:
-        """All inputs have ended."""
+        """All inputs have ended, and a watermark of ``MAX_WATERMARK`` was handled: emit the last outputs."""
         return iter(())
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[Output]:
-        """Outputs that must go out before the barrier (a local aggregate's partials)."""
+        """Outputs that must be sent before the barrier, such as the partial results of a local aggregate."""
         return iter(())
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        """The state at the barrier; returns at once (see ``OperatorSnapshot.pending``)."""
+        """The state at the barrier. It returns at once; ``OperatorSnapshot.pending`` completes later."""
         return self._cut()
 
     def _cut(self, unions: Mapping[str, list[bytes]] | None = None) -> OperatorSnapshot:
-        """All keyed state, and union state."""
+        """A snapshot of all keyed state and the given union state."""
         return OperatorSnapshot(keyed=self.state.cut(), unions=dict(unions or {}))
 
     def on_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is in the log. May be repeated."""
+        """The checkpoint is complete and in the decision log. The call may be repeated."""
 
     def on_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Its pre-committed work now belongs to the next checkpoint."""
+        """The checkpoint was aborted: its pre-committed output belongs to the next checkpoint."""
 
     def close(self) -> None:
-        """Release everything; called once also after a failure or cancellation."""
+        """Release all resources. Called once, also after a failure or cancellation."""
         with ExitStack() as stack:
             for resource in reversed(self._resources):
                 stack.callback(resource.close)
 
 
 class WatermarkMaker(Operator):
-    """An operator whose output's watermark comes from itself, not from its inputs. The chain asks it after
-    every ``on_processing_time``."""
+    """An operator that makes the watermark of its output itself. The chain reads it after each
+    ``on_processing_time``."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Of the rows that it has given, µs."""
+        """The watermark (µs) of the rows that were emitted."""
 
     @abstractmethod
     def idle(self) -> bool:
-        """Whether its output is idle."""
+        """Whether the output is idle."""

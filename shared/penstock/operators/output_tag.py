@@ -20,9 +20,10 @@ def type_of(schema: t.Schema) -> t.LogicalType:
 
 
 class OutputTag:
-    """A side output: ``yield tag, value`` in a process function sends ``value`` there.
+    """A side output: ``yield tag, value`` in a process function sends ``value`` to it.
 
-    ``tag_id``: its name, unique in the function; ``type_info``: type of its records (``Types.…``), pickled if None.
+    ``tag_id`` is its name, unique in the function. ``type_info`` is the type of its records (``Types.…``);
+    None: pickled.
     """
 
     __slots__ = ("tag_id", "type")
@@ -33,7 +34,7 @@ class OutputTag:
 
     @property
     def schema(self) -> t.Schema:
-        """Names and types of the columns."""
+        """The names and types of the columns."""
         return schema_of(self.type)
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""OVER aggregates: each row with aggregates of the rows before it in its partition."""
+"""OVER aggregates: each row with aggregates over the rows before it in its partition."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _BOOL = t.BooleanType(False)
 
 
 class OverOperator(Operator):
-    """Ordered by event time, rows come out when the watermark passes them (late ones are
-    dropped); without an order, as they arrive; by any other order, at the end of a bounded
-    input.
+    """Computes OVER aggregates; it emits each row with its results appended.
 
-    An unbounded frame keeps running accumulators per partition, which a batch continues by
-    a segmented scan; a bounded frame keeps the rows that later frames reach back to.
+    Ordered by event time, rows are emitted when the watermark passes them, and late rows are dropped. Without
+    an order they are emitted as they arrive. With another order they are emitted at the end of a bounded input.
+    An unbounded frame keeps running accumulators per partition; a bounded frame keeps the rows that later
+    frames contain.
     """
 
     def __init__(self, spec: OverSpec) -> None:
@@ -92,7 +92,7 @@ class OverOperator(Operator):
             WaitingRows(ctx, "pending", self._schema, self.spec.partition, self._waiting_order(), kind="over")
         )
         self._watermark = restored_watermark(restored)
-        #: Rows that come out later look back from here.
+        #: The event time (µs) before which no later row lies; its frames reach back from there.
         self._looked_back = self._watermark
         if restored is not None:
             self._restore(restored)
@@ -139,7 +139,7 @@ class OverOperator(Operator):
             return
         ready = self._pending.due(watermark if self._timed else None)
         for rows, last in with_last(ready):
-            # Rows that a later piece looks back to are kept.
+            # The rows that frames of a later piece contain are kept.
             self._looked_back = watermark
             if self._timed and not last:
                 self._looked_back = int(rows.columns[self.spec.order[0].index].values.max())
@@ -150,7 +150,7 @@ class OverOperator(Operator):
         order = np.concatenate([places for places, _, _ in done])
         rows = Batch.concat([part for _, part, _ in done]) if len(done) > 1 else done[0][1]
         results = [Column.concat(parts) for parts in zip(*(results for _, _, results in done), strict=True)]
-        if self.spec.order:  # across partitions, by the order itself
+        if self.spec.order:  # the output of all partitions together follows the order
             back = sort_indices(rows.columns, self.spec.order)
         else:
             back = np.empty(len(order), np.int64)
@@ -162,7 +162,7 @@ class OverOperator(Operator):
         self._expire()
 
     def _by_key(self, rows: Batch) -> list[np.ndarray | None]:
-        """Rows whose partitions may be in memory together (None: all of them)."""
+        """The rows in groups whose partitions fit into memory together (None: all rows)."""
         if not (self._bounded and self._keys.evicts):
             return [None]
         keys = KeyIndex(self._keys.index.types)
@@ -175,7 +175,7 @@ class OverOperator(Operator):
         return list(np.split(order, cuts))
 
     def _results(self, rows: Batch, part: np.ndarray | None) -> tuple[np.ndarray, Batch, list[Column]]:
-        """Some of the rows, sorted by partition and order: (which they are, they, results)."""
+        """(numbers of the rows, the rows sorted by partition and order, result columns) of a part of the rows."""
         if part is not None:
             rows = rows.take(part)
         columns = [rows.columns[i] for i in self.spec.partition]
@@ -189,7 +189,7 @@ class OverOperator(Operator):
         return order if part is None else part[order], rows, results
 
     def _expire(self) -> None:
-        """What no later row looks back to goes; on disk some of it at a time."""
+        """Free rows that no later frame contains, and a bounded part of those on disk."""
         until = None if self._frames is None else self._frames.expire(self._looked_back)
         if until is None:
             return
@@ -202,7 +202,7 @@ class OverOperator(Operator):
     # -- unbounded frames ----------------------------------------------------------------
 
     def _running(self, rows: Batch, slots: np.ndarray) -> list[Column]:
-        """Rows sorted by partition and order; the state moves on past them."""
+        """Results of unbounded frames for rows sorted by partition and order; adds the rows to the state."""
         if not all(isinstance(a, CellAccumulator) for a in self._state.accumulators):
             return self._step_by_step(rows, slots)
         n = len(slots)
@@ -224,7 +224,7 @@ class OverOperator(Operator):
     def _read(
         self, results: Callable[[np.ndarray], list[Column]], rows: Batch, slots: np.ndarray
     ) -> list[Column]:
-        """Each aggregate's running value where the spec reads it."""
+        """Each aggregate's running value at the last row of each row's frame."""
         frame = last_peers(self.spec, rows.columns, slots)
         wanted = self.spec.read_at
         if not wanted or set(wanted) == {"frame"}:
@@ -238,7 +238,7 @@ class OverOperator(Operator):
         return [read[name][i] for i, name in enumerate(wanted)]
 
     def _step_by_step(self, rows: Batch, slots: np.ndarray) -> list[Column]:
-        """One row of every partition at a time, for aggregates that cannot be scanned."""
+        """Process one row of every partition at a time, for aggregates that cannot be scanned."""
         position = position_in_group(slots)
         by_step = stable_argsort(position)
         bounds = group_bounds(position[by_step])
@@ -267,7 +267,7 @@ class OverOperator(Operator):
     def _restore(self, restored: RestoredState) -> None:
         self._pending.restore(restored)
         self._keys.restore(restored)
-        # Version 1 kept both in one state.
+        # Snapshots of version 1 have rows and accumulators in one state.
         k, types = len(self.spec.partition), [*self._keys.index.types, *self._schema.types, _BOOL]
         columns, n = restored_columns(restored.keyed.get("rows", []), types)
         if not n:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _PLACES = {"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE"}
 _SHIFTS = {"LAG", "LEAD"}
-#: Rows of frames that are aggregated at a time.
+#: The number of rows in frames that are aggregated at a time.
 _PAIRS = 262_144
 
 
 class OverFinalOperator(Operator):
-    """Keeps all rows until the input ends, with those that take rows back."""
+    """Keeps all rows, retractions included, until the input ends; then emits each row with its results."""
 
     def __init__(self, spec: OverFinalSpec) -> None:
         self.spec = spec
@@ -57,7 +57,7 @@ class OverFinalOperator(Operator):
         return iter(())
 
     def _standing(self, rows: Batch) -> Batch:
-        """The rows that were not taken back."""
+        """The rows that were not retracted."""
         signs, rows = rows.signs(), rows.with_kinds(None)
         if signs is None or not (signs < 0).any():
             return rows
@@ -72,7 +72,7 @@ class OverFinalOperator(Operator):
             yield from self._results(self._standing(rows))
 
     def _results(self, rows: Batch) -> Iterator[Output]:
-        """``rows``: whole partitions."""
+        """The output for rows of whole partitions."""
         if not rows.num_rows:
             return
         types = self._schema.types
@@ -110,7 +110,7 @@ class OverFinalOperator(Operator):
             state = AggregateSet([call], self._schema.types, function=self.ctx.function)
             if isinstance(state.accumulators[0], CellAccumulator):
                 return self._running(state, rows, layout, start, end, backwards=not from_low)
-        # Equal frames are aggregated once: whole partitions, the peers of one value.
+        # Equal frames (whole partitions, the peers of one value) are aggregated once.
         again = np.zeros(len(layout), np.bool_)
         again[1:] = (start[1:] == start[:-1]) & (end[1:] == end[:-1])
         distinct = np.flatnonzero(~again)
@@ -138,7 +138,7 @@ class OverFinalOperator(Operator):
         *,
         backwards: bool,
     ) -> Column:
-        """Frames that share an edge with their partition, by a segmented scan from there."""
+        """Aggregates of frames that start or end with their partition, by a segmented scan from that edge."""
         n = len(layout)
         [accumulator] = state.accumulators
         assert isinstance(accumulator, CellAccumulator)
@@ -160,15 +160,17 @@ class OverFinalOperator(Operator):
     def _prefixes(
         self, call: AggregateCall, rows: Batch, layout: Layout, end: np.ndarray, distinct: np.ndarray
     ) -> Column:
-        """Frames that begin with their partition, ascending ends: one running aggregate per
-        partition, read whenever an end is reached."""
+        """Aggregates of frames that start with their partition and have ascending ends.
+
+        One running aggregate per partition is read whenever an end is reached.
+        """
         state = AggregateSet([call], self._schema.types, function=self.ctx.function)
         first, last = layout.low[distinct], end[distinct]
         state.reset(np.arange(len(rows)), len(rows))
         done = first.copy()
         done[1:] = np.where(first[1:] == first[:-1], last[:-1], first[1:])
         parts: list[Column] = []
-        # Round k: the k-th frame of every partition takes up its rows and is read.
+        # Round k adds the rows of the k-th frame of every partition and reads the results.
         opens = np.flatnonzero(np.append(True, first[1:] != first[:-1]))
         sizes = np.diff(np.append(opens, len(first)))
         round_of = np.arange(len(first)) - np.repeat(opens, sizes)
@@ -196,7 +198,7 @@ class OverFinalOperator(Operator):
 
 
 def _shifted(call: AggregateCall, layout: Layout, rows: Batch) -> Column:
-    """LAG and LEAD: the value so many rows before or after, else the default."""
+    """LAG and LEAD: the value the given number of rows before or after, else the default."""
     by = int(call.constants[0])
     at = layout.shifted(-by if call.function == "LAG" else by)
     values = rows.columns[call.args[0]].take_or_null(at)

@@ -1,7 +1,7 @@
-"""Bounded OVER frames: aggregates of the last rows, or of the last while, of each partition.
+"""Bounded OVER frames: aggregates over the last rows, or the last interval, of each partition.
 
-The rows that later frames look back to are kept by partition, and go to the disk with it. Those of
-a RANGE frame go when the time is behind that later rows look back to, wherever they lie.
+The rows that later frames contain are kept by partition and go to disk with it. Rows of a RANGE frame are
+freed, in memory and on disk, when their time is below that of all later frames.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 _LONG = t.BigIntType(False)
-#: Rows of frames that are aggregated at a time.
+#: The number of rows in frames that are aggregated at a time.
 _PAIRS = 262_144
-#: A row's time on disk, where times are positive.
+#: Added to a row's time on disk, where times must be positive.
 _TIME_ZERO_US = 1 << 62
 
 
 def first_peers(spec: OverSpec, columns: Sequence[Column], slots: np.ndarray) -> np.ndarray:
-    """The first row that is equal in the order; rows are sorted by partition and order."""
+    """For each row the first row that equals it in the order. Rows are sorted by partition and order."""
     return Layout.of(columns, spec.order, slots).peers_low
 
 
 def last_peers(spec: OverSpec, columns: Sequence[Column], slots: np.ndarray) -> np.ndarray:
-    """Row whose frame a row shares: itself, or for RANGE its last peer in the order."""
+    """For each row the row whose frame it shares: itself, or for RANGE its last peer in the order."""
     n = len(slots)
     if spec.frame == "rows" or not spec.order:
         return np.arange(n)
@@ -60,8 +60,7 @@ def last_peers(spec: OverSpec, columns: Sequence[Column], slots: np.ndarray) -> 
 
 
 def _narrow(spec: OverSpec) -> tuple[OverSpec, list[int]]:
-    """The spec as it looks on no more columns than it needs, those of aggregates first, and which
-    these are."""
+    """(the spec reduced to the columns that it reads, those of aggregates first; the numbers of these columns)."""
     used: dict[int, None] = {}
     for call in spec.aggregates:
         used.update(dict.fromkeys(_read_by(call)))
@@ -87,8 +86,7 @@ def _read_by(call: AggregateCall) -> tuple[int, ...]:
 
 
 class BoundedFrames:
-    """``space``: of the partitions; it counts their rows. ``rows``: those that later ones look
-    back to."""
+    """Computes bounded frames. ``space`` is the key space of the partitions; its rows are those of later frames."""
 
     def __init__(self, spec: OverSpec, ctx: OperatorContext, space: KeySpace) -> None:
         assert spec.preceding is not None
@@ -96,10 +94,10 @@ class BoundedFrames:
         self._space, self._preceding = space, spec.preceding
         self._spec, self._needed = _narrow(spec)
         types = [schema.types[i] for i in self._needed]
-        #: So many of the columns are the aggregates'.
+        #: The number of leading columns that aggregates read.
         self._arguments = 1 + max((i for call in self._spec.aggregates for i in _read_by(call)), default=-1)
         self._state = AggregateSet(self._spec.aggregates, types, function=ctx.function)
-        #: The order's column, where rows go by their time.
+        #: The time column of a RANGE frame; None for ROWS, whose rows do not expire by time.
         self._time = spec.order[0].index if spec.frame == "range" else None
         self.rows = _FrameRows(space, schema, spec.partition, self._time)
 
@@ -107,13 +105,16 @@ class BoundedFrames:
         return len(self.rows)
 
     def results(self, rows: Batch, slots: np.ndarray, looked_back: int) -> list[Column]:
-        """Of rows sorted by partition and order, all later than those before them. Rows to come
-        look back from ``looked_back`` on; of these partitions what they do not see is given up."""
+        """The result columns of rows sorted by partition and order, all later than the rows kept before.
+
+        Frames of later rows reach back from ``looked_back`` (µs); rows of these partitions below that are
+        freed.
+        """
         bounds = group_bounds(slots)
         touched, new = slots[bounds[:-1]], np.diff(bounds)
         at, entries = self.rows.rows_of(touched)
         past = np.bincount(at, minlength=len(touched))
-        # A partition's earlier rows, then its new ones.
+        # For each partition the earlier rows, then the new ones.
         place = np.arange(len(entries)) + np.repeat(bounds[:-1], past)
         mine = np.arange(len(slots)) + np.repeat(np.cumsum(past), new)
         frames = _Frames(np.append(0, np.cumsum(past + new)), mine)
@@ -137,8 +138,10 @@ class BoundedFrames:
         return out
 
     def expire(self, looked_back: int) -> int | None:
-        """Give up the rows of a RANGE frame that no later row looks back to. Returns the time up
-        to which they are gone, as it stands on disk; None where rows do not go by time."""
+        """Free the rows of a RANGE frame that no later frame contains.
+
+        Returns the time, in the form used on disk, up to which rows are gone; None for a ROWS frame.
+        """
         if self._time is None:
             return None
         limit = self._limit(looked_back)
@@ -172,7 +175,7 @@ class BoundedFrames:
             return np.maximum(frames.mine - self._preceding, frames.starts[frames.mine])
         of = frames.of
         times = columns[self._spec.order[0].index].values
-        # Where (partition, time - preceding) would stand among the rows.
+        # The position of (partition, time - preceding) among the rows.
         at = np.concatenate((times[frames.mine] - self._preceding, times))
         group = np.concatenate((of[frames.mine], of))
         order = stable_argsort(at)
@@ -191,20 +194,19 @@ class BoundedFrames:
         return np.arange(frames.rows) >= np.repeat(frames.bounds[1:], frames.counts) - self._preceding
 
     def _limit(self, looked_back: int) -> int:
-        """Rows up to this time are not looked back to: none at all once everything came."""
+        """Rows with a time up to the result belong to no later frame. After the last watermark these are all rows."""
         if looked_back == MAX_WATERMARK:
             return MAX_WATERMARK - 1
         return clamp_watermark(looked_back - self._preceding)
 
 
 class _FrameRows(RankedRows):
-    """A row's place is the number of its arrival here: the rows of a partition stand in their order.
-    ``time``: the column by which rows go, None where they do not."""
+    """The rows of a partition in order of arrival. ``time``: the column by which rows expire, None if they do not."""
 
     def __init__(self, space: KeySpace, schema: Schema, partition: Sequence[int], time: int | None) -> None:
         super().__init__(space, "history", schema, partition)
         self._time, self._next_place = time, 0
-        #: By row: its time; MAX where there is none.
+        #: The time of each row; MAX_WATERMARK if it has none.
         self._times = np.full(1024, MAX_WATERMARK, np.int64)
         if time is not None:
             self.times = lambda rows: self._times[rows] + _TIME_ZERO_US
@@ -218,7 +220,7 @@ class _FrameRows(RankedRows):
     def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
         if all("place" in block.schema.names for block in blocks):
             return super().parsed(blocks)
-        rows = self._old_form.read(blocks)  # as they came, in the order of the blocks
+        rows = self._old_form.read(blocks)  # in order of arrival, which is the order of the blocks
         places = Column(_LONG, self.next_places(rows.num_rows))
         return [rows.columns[i] for i in self._key_columns], [*rows.columns, places], rows.num_rows
 
@@ -234,7 +236,7 @@ class _FrameRows(RankedRows):
         return np.arange(self._next_place, self._next_place + n)
 
     def until(self, limit: int) -> np.ndarray:
-        """Rows up to this time."""
+        """The rows with a time up to ``limit``."""
         return np.flatnonzero(self._times[: self.rows.slots.high] <= limit)
 
     def add(self, partitions: np.ndarray, columns: Sequence[Column], places: np.ndarray) -> np.ndarray:
@@ -253,19 +255,19 @@ class _FrameRows(RankedRows):
 
 
 class _Frames:
-    """Earlier and new rows, partition by partition between ``bounds``. ``mine``: the new ones."""
+    """Earlier and new rows, partition by partition between ``bounds``. ``mine`` are the numbers of the new rows."""
 
     def __init__(self, bounds: np.ndarray, mine: np.ndarray) -> None:
         self.bounds, self.mine = bounds, mine
         self.counts = np.diff(bounds)
         self.rows = int(bounds[-1])
-        #: Of each row: its partition, and where that begins.
+        #: The partition of each row, and the number of that partition's first row.
         self.of = np.repeat(np.arange(len(self.counts)), self.counts)
         self.starts = np.repeat(bounds[:-1], self.counts)
 
 
 def _lag(columns: Sequence[Column], frames: _Frames, argument: int, back: int, default: int | None) -> Column:
-    """The value ``back`` rows before each of the new rows in its partition, else the default."""
+    """The value ``back`` rows before each new row in its partition, else the default."""
     mine = frames.mine
     at = np.where(mine - back >= frames.starts[mine], mine - back, -1)
     if default is None:

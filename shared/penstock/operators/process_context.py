@@ -1,6 +1,6 @@
-"""What a process function sees: the context of an element or timer, and the timer service.
+"""The context of an element or timer in a process function, and the timer service.
 
-Times that users see are milliseconds, as in Flink; inside they are µs.
+Users see times in milliseconds, as in Flink; operators use µs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ class TimeDomain(enum.Enum):
 
 
 def to_ms(time_us: int) -> int:
-    """The user's milliseconds; "none yet" stays the smallest number, the end of time the largest."""
+    """Milliseconds of an operator's time in µs. MIN_WATERMARK and MAX_WATERMARK give the lowest and highest int64."""
     if time_us == MIN_WATERMARK:
         return MIN_LONG
     return MAX_LONG if time_us == MAX_WATERMARK else time_us // 1000
 
 
 def to_us(time_ms: int) -> int:
-    """What a timer is kept under. Times beyond what µs can say are the end, or the beginning, of time."""
+    """Microseconds of a user's time in ms, limited to MIN_WATERMARK … MAX_WATERMARK."""
     return max(MIN_WATERMARK, min(time_ms * 1000, MAX_WATERMARK))
 
 
 class TimerService:
-    """Registers timers of the current key. Times in ms."""
+    """Registers and deletes timers of the current key. All times are ms.
+
+    Every method that sets or deletes a timer raises UnsupportedError on a stream that is not keyed.
+    """
 
     def __init__(
         self,
@@ -53,25 +56,28 @@ class TimerService:
         self._backend = backend
         self._now_ms = now_ms
         self._wake_at = wake_at
-        #: µs; set by the operator.
+        #: The current watermark in µs; the operator sets it.
         self.watermark = MIN_WATERMARK
-        #: New timers are ignored: in mode BATCH at the end, as in Flink.
+        #: True if new timers are ignored: at the end of the input in mode BATCH, as in Flink.
         self.quiesced = False
 
     def current_processing_time(self) -> int:
+        """The current processing time, ms since the epoch."""
         return self._now_ms()
 
     def current_watermark(self) -> int:
+        """The current watermark in ms."""
         return to_ms(self.watermark)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Fire when the watermark reaches ``timestamp``; registering twice fires once."""
+        """Fire when the watermark reaches ``timestamp`` (ms). A timer that is registered twice fires once."""
         backend = self._keyed()
         if self.quiesced:
             return
         backend.event_timers.register(to_us(timestamp), backend.scope.key, backend.journal)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
+        """Fire when the clock reaches ``timestamp`` (ms). A timer that is registered twice fires once."""
         backend = self._keyed()
         if self.quiesced:
             return
@@ -79,10 +85,12 @@ class TimerService:
         self._wake_at(timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
+        """Delete the event-time timer at ``timestamp`` (ms), if there is one."""
         backend = self._keyed()
         backend.event_timers.delete(to_us(timestamp), backend.scope.key, backend.journal)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Delete the processing-time timer at ``timestamp`` (ms), if there is one."""
         backend = self._keyed()
         backend.processing_timers.delete(timestamp, backend.scope.key, backend.journal)
 
@@ -98,7 +106,7 @@ class TimerService:
 
 
 class ProcessContext:
-    """``ctx`` of ``process_element`` and ``on_timer``. Valid during the call only."""
+    """``ctx`` of ``process_element`` and ``on_timer``. It is valid only during the call."""
 
     __slots__ = ("_backend", "_broadcast", "_side", "_timer_service", "domain", "time_us")
 
@@ -113,22 +121,24 @@ class ProcessContext:
         self._timer_service = timer_service
         self._side = side
         self._broadcast = broadcast
-        #: Event time of the record (or the firing time), µs; None without one.
+        #: Event time of the record, or the time of the timer, in µs; None if there is none.
         self.time_us: int | None = None
         self.domain: TimeDomain | None = None
 
     def timestamp(self) -> int | None:
-        """Event time of the element, or the time the timer was set for, in ms."""
+        """The event time of the element, or the time of the timer, in ms; None if the element has no event time."""
         return None if self.time_us is None else to_ms(self.time_us)
 
     def timer_service(self) -> TimerService:
+        """Sets, deletes and reads timers of the current key."""
         return self._timer_service
 
     def get_current_key(self) -> Any:
+        """The key of the element or timer."""
         return user_key(self._backend.scope.key)
 
     def time_domain(self) -> TimeDomain | None:
-        """In ``on_timer``: which kind of timer fired."""
+        """In ``on_timer``: the kind of the timer that fired."""
         return self.domain
 
     def output(self, tag: OutputTag, value: Any) -> None:
@@ -136,7 +146,11 @@ class ProcessContext:
         self._side(tag, value)
 
     def get_broadcast_state(self, descriptor: Any) -> Any:
-        """Broadcast state (a map); read-only in ``process_element``."""
+        """The broadcast state of ``descriptor``, a map; read-only in ``process_element``.
+
+        Raises:
+            UnsupportedError: the function is no broadcast process function.
+        """
         if self._broadcast is None:
             raise UnsupportedError(
                 "broadcast state outside a broadcast process function",

@@ -1,8 +1,8 @@
 """map, flat_map and filter by a user's function, per record or per Arrow batch.
 
-Per record, columns become tuples at once and results become columns at once: the price of
-a record is the call itself. A batch function takes and returns Arrow (an array for a
-stream of values, a record batch for a stream of rows).
+Per record, all columns are converted to tuples at once, and all results to columns at once, so that a record
+costs little more than the call. A batch function takes and returns Arrow (an array for a stream of values, a
+record batch for a stream of rows).
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     #: Input rows, and the result of each.
     _Part = tuple[Batch, list[Any]]
 
-#: Rows of an output batch of ``flat_map``.
+#: The most rows of an output batch of ``flat_map``.
 OUTPUT_ROWS = 16_384
 _BOOLEAN = BooleanType()
 
 
 class PythonOperator(Operator):
+    """Runs a user's map, flat_map or filter function."""
+
     def __init__(self, spec: PythonSpec) -> None:
         if spec.blocking:
             raise UnsupportedError(
@@ -64,13 +66,13 @@ class PythonOperator(Operator):
     # -- per record ---------------------------------------------------------------------
 
     def _results(self, rows: list[Any]) -> tuple[list[Any], list[int]]:
-        """One result a row, without the rows that failed; indices of those."""
+        """(one result per row that did not fail, the indices of the rows that failed)."""
         out: list[Any] = []
         failed: list[int] = []
         call, n = self._call, len(rows)
         while (at := len(out) + len(failed)) < n:
             try:
-                # What was computed before an exception stays in ``out``.
+                # ``out`` keeps the results that were computed before an exception.
                 out.extend(map(call, rows[at:] if at else rows))
                 if len(out) + len(failed) < n:
                     raise StopIteration("raised by the function")
@@ -88,7 +90,7 @@ class PythonOperator(Operator):
             yield from self._fitting(batch, out)
 
     def _fitting(self, batch: Batch, out: list[Any]) -> Iterator[Output]:
-        """Results as columns; a result that does not fit the type is that record's error."""
+        """The results as columns. A result that does not fit the type is an error of its record."""
         schema = self.ctx.output_schema
 
         def fitting(part: _Part) -> Batch:
@@ -153,9 +155,9 @@ class PythonOperator(Operator):
         self._function.failed(err, records(row)[0], self._spec.kind)
 
     def _located(self, batch: Batch, err: Exception) -> BaseException:
-        """The error with the first row that fails by itself, if one does."""
+        """The error, with the first row that fails by itself if there is one."""
         part, err = first_failing(batch, self._call_batch, err, halves=Batch.halves)
-        # Where only several rows together fail, none of them is named.
+        # If rows fail only together, the error names none of them.
         record = records(part)[0] if part.num_rows == 1 else pa.nulls(part.num_rows)
         return self._as_function_error(err, record)
 
@@ -204,8 +206,14 @@ class PythonOperator(Operator):
 
 
 def batch_columns(schema: Schema, result: Any, where: str) -> list[Column]:
-    """Columns of what a batch function returned: an array for a stream of values; a record
-    batch, table, mapping or sequence of arrays for rows (by name where the names fit)."""
+    """The columns of a batch function's result.
+
+    An array is a stream of values; a record batch, table, mapping or sequence of arrays is rows (by name if the
+    names are the schema's).
+
+    Raises:
+        FunctionError: the result has another form, other columns or other types.
+    """
     if is_bare(schema) and not isinstance(result, (pa.RecordBatch, pa.Table, dict)):
         return [_array(schema.fields[0].type, result, where)]
     if isinstance(result, (pa.RecordBatch, pa.Table)):
@@ -242,7 +250,7 @@ def _array(type_: Any, values: Any, where: str) -> Column:
             values = pa.array(values)
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             if pa.types.is_floating(values.type) or pa.types.is_nested(values.type):
-                # Arrow alone would cut it.
+                # Arrow alone would truncate the value.
                 return result_of(type_, values)
             return Column.from_arrow(type_, values)
         return from_python(type_, list(values))
@@ -256,7 +264,7 @@ def _array(type_: Any, values: Any, where: str) -> Column:
 
 
 class RecordTimeOperator(Operator):
-    """Between the records' hidden event time and an ordinary column (see the spec)."""
+    """Copies event times between the records' hidden time and a column, as ``RecordTimeSpec`` says."""
 
     def __init__(self, spec: RecordTimeSpec) -> None:
         self._spec = spec

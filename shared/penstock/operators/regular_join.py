@@ -33,12 +33,11 @@ LEFT, RIGHT = 0, 1
 
 
 class JoinOperator(Operator):
-    """Both inputs are kept whole, by join key.
+    """Joins two changelogs and keeps both inputs whole, by join key.
 
-    A row is joined with all rows of the other side and comes out under its own kind. Rows
-    of an outer (or semi, anti) side carry how many partners they have: when a batch of the
-    other side takes that number from or to zero, their padded (or bare) form is retracted
-    before, or inserted after, the batch's pairs.
+    A row is joined with all rows of the other side and emitted with its own kind. Rows of an outer, semi or
+    anti side have a number of partners. When a batch of the other side changes that number from or to zero,
+    their padded (or bare) row is retracted before, or inserted after, the pairs of the batch.
     """
 
     def __init__(self, spec: JoinSpec) -> None:
@@ -86,8 +85,10 @@ class JoinOperator(Operator):
                 yield from batch_pieces(out)
 
     def _join_some(self, side: int, batch: Batch) -> tuple[int, list[Batch]]:
-        """Join and keep the first rows of a batch, as many as give a bounded number of pairs:
-        (how many, outputs in order)."""
+        """Join and keep the first rows of a batch, as many as give a bounded number of pairs.
+
+        Returns (the number of these rows, the outputs in order).
+        """
         keys = [batch.columns[i] for i in self._keys_of[side]]
         with self._keys.touch(keys, batch.num_rows) as touched:
             found = self._sides[1 - side].find(touched.slots)
@@ -102,7 +103,7 @@ class JoinOperator(Operator):
     def _join_slice(
         self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
     ) -> tuple[np.ndarray, list[Batch]]:
-        """Of pairs of equal key: (partners of each row, outputs in order)."""
+        """From pairs of equal keys: (number of partners of each row, outputs in order)."""
         other = self._sides[1 - side]
         if len(rows):
             rows, entries = self._condition.meeting(side, batch, rows, other, entries)
@@ -131,7 +132,7 @@ class JoinOperator(Operator):
         entries: np.ndarray,
         partners: np.ndarray,
     ) -> Batch | None:
-        """Joined rows, and the padded ones of an outer side, in the batch's order."""
+        """The joined rows, and the padded rows of an outer side, in the batch's order."""
         alone = np.flatnonzero(partners == 0) if self._pads[side] else np.empty(0, np.int64)
         if not len(rows) and not len(alone):
             return None
@@ -149,15 +150,14 @@ class JoinOperator(Operator):
     def _tell_other(
         self, side: int, batch: Batch, rows: np.ndarray, entries: np.ndarray
     ) -> tuple[list[Batch], list[Batch]]:
-        """Count the new partners of the other side's rows; what that retracts before and
-        inserts after the pairs."""
+        """Add the new partners to the other side's rows: (outputs before the pairs, outputs after them)."""
         matters = self._pads[1 - side] or (self._left_only and side == RIGHT)
         if not matters or not len(rows):
             return [], []
         other = self._sides[1 - side]
         signs = batch.signs()
         touched, at = np.unique(entries, return_inverse=True)
-        # A pair repeated for the copies of one stored row is still one partner.
+        # A pair that is repeated for copies of a stored row counts as one partner.
         once = np.ones(len(rows), np.bool_)
         once[1:] = (rows[1:] != rows[:-1]) | (entries[1:] != entries[:-1])
         delta = np.zeros(len(touched), np.int64)
@@ -173,7 +173,7 @@ class JoinOperator(Operator):
     # -- output ------------------------------------------------------------------------
 
     def _alone(self, side: int, batch: Batch) -> Iterator[Output]:
-        """Rows whose key has a NULL: no partner ever, nothing to keep."""
+        """Rows whose key has a NULL. They never have a partner and are not kept."""
         if not batch.num_rows:
             return
         if self._left_only:

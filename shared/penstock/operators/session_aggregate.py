@@ -1,7 +1,7 @@
-"""Aggregation per key and session: windows that grow and merge.
+"""Aggregation per key and session window.
 
-Keys beyond the memory's limit lie on disk with all their sessions, listed by when the first
-of these ends; they come back when a row asks for them, or when that time has come.
+Keys above the memory limit are on disk with all their sessions, ordered by the first end of these. They are
+fetched when a row has such a key, or when that end has come.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _LONG = t.BigIntType(False)
 
 
 class SessionAggregateOperator(Operator):
-    """A session [first, last + gap) is one cell. A batch's rows are cut into sessions of
-    their own, which are merged with the stored ones they touch, all keys at once."""
+    """Aggregates session windows. A session [first, last + gap) is one cell.
+
+    The rows of a batch form sessions, which are merged with the stored sessions that they touch, all keys at
+    once.
+    """
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
         if spec.window.gap_us <= 0:
@@ -73,7 +76,7 @@ class SessionAggregateOperator(Operator):
         self._wake()
 
     def _wake(self) -> None:
-        """Look at sessions that came from elsewhere: the clock may have passed them."""
+        """Ask to be woken now: the clock may have passed sessions that were restored or absorbed."""
         if self._processing_time and (len(self._sessions) or self._keys.on_disk):
             self.ctx.wake_at(self.ctx.now_ms())
 
@@ -94,9 +97,9 @@ class SessionAggregateOperator(Operator):
                 yield SideBatch(self.spec.late_tag, batch.filter(late))
 
     def _add(self, batch: Batch, key_slots: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """Rows into the sessions of their keys. Returns the mask of those that are too late."""
+        """Add rows to the sessions of their keys. Returns the mask of the rows that are too late."""
         groups, starts, ends, stored, group_of_stored = self._merge_intervals(key_slots, times)
-        # Late: a session that has already ended and touches none that is still open.
+        # Late is a session that has ended and touches no open session.
         kept_groups = np.zeros(len(starts), np.bool_)
         kept_groups[group_of_stored] = True
         kept_groups |= ends - 1 > self._watermark
@@ -117,8 +120,10 @@ class SessionAggregateOperator(Operator):
     def _merge_intervals(
         self, key_slots: np.ndarray, times: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows and the stored sessions of their keys as merged intervals: (group of each
-        row, start and end of each group, stored sessions, group of each of those)."""
+        """Merge the intervals of rows and of the stored sessions of their keys.
+
+        Returns (group of each row, start and end of each group, stored sessions, group of each stored session).
+        """
         n, gap = len(times), self.spec.window.gap_us
         touched = distinct(key_slots)
         _, stored = self._sessions.rows_of(touched)
@@ -130,7 +135,7 @@ class SessionAggregateOperator(Operator):
         k, s = keys[order], starts[order]
         reach = _running_max(ends[order], k)
         opens = np.ones(len(order), np.bool_)
-        # Touching sessions merge, as Flink's do: start <= the end before it.
+        # Touching sessions merge, as in Flink: a session starts a new group only if its start > the end before.
         opens[1:] = (k[1:] != k[:-1]) | (s[1:] > reach[:-1])
         first = np.flatnonzero(opens)
         group = np.cumsum(opens) - 1
@@ -148,14 +153,17 @@ class SessionAggregateOperator(Operator):
         stored: np.ndarray,
         group_of_stored: np.ndarray,
     ) -> np.ndarray:
-        """The session of each group that rows fall into: a stored one, into which the
-        others it has swallowed are merged, or a new one. -1 for groups without rows."""
+        """The cell of each group that has rows: a stored session, into which the group's others are merged, or
+        a new one.
+
+        Groups without rows get -1.
+        """
         cells = np.full(len(starts), -1, np.int64)
         has_rows = np.zeros(len(starts), np.bool_)
         has_rows[groups] = True
         mine = has_rows[group_of_stored]
         stored, group_of_stored = stored[mine], group_of_stored[mine]
-        cells[group_of_stored[::-1]] = stored[::-1]  # the first of each group stays
+        cells[group_of_stored[::-1]] = stored[::-1]  # the last write stays: the first session of each group
         swallowed = cells[group_of_stored] != stored
         fresh = np.flatnonzero(has_rows & (cells < 0))
         if len(fresh):
@@ -203,7 +211,7 @@ class SessionAggregateOperator(Operator):
             self._keys.tier.make_room(len(made))
 
     def _fire(self, due: np.ndarray) -> Iterator[Output]:
-        """Emit sessions and forget them."""
+        """Emit the sessions ``due`` and free them."""
         due = due[stable_argsort(self._sessions.end[due])]
         for part in pieces(due, self._keys.tier.piece_keys):
             yield self._batch(part)
@@ -226,7 +234,7 @@ class SessionAggregateOperator(Operator):
 
 
 def _running_max(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Highest value so far within each run of equal groups, by doubling steps."""
+    """The highest value so far within each run of equal groups."""
     out = values.copy()
     step = 1
     while step < len(out):

@@ -1,4 +1,4 @@
-"""Rows with the session that they belong to: each waits until its session has ended."""
+"""SESSION table function: rows with the bounds of their session. Each row waits until its session has ended."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 _LONG = t.BigIntType(False)
-#: Rows are taken by session, wherever they stand.
+#: Waiting rows need no order, because they are taken by session.
 _AS_THEY_CAME = WaitingOrder(lambda rows: (), ())
 
 
 class SessionTableOperator(Operator):
-    """A session of a key is a run of rows none of which is more than the gap behind the one
-    before; it is over when the watermark (or the clock) passes its last row by the gap."""
+    """Appends the bounds of each row's session when the session has ended.
+
+    A session of a key is a run of rows in which neighbours are at most the gap apart. It ends when the
+    watermark (or the clock) is later than its last row by the gap.
+    """
 
     def __init__(self, spec: WindowTableSpec) -> None:
         self.spec = spec
@@ -43,7 +46,7 @@ class SessionTableOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._schema = ctx.input_schemas[0]
-        #: Rows with their session's time in ``times``.
+        #: The waiting rows, with their time for the session in ``times``.
         self._rows = self.keep(
             WaitingRows(
                 ctx, "rows", self._schema, self.spec.keys, _AS_THEY_CAME, kind="session-table", spills=False,
@@ -51,7 +54,7 @@ class SessionTableOperator(Operator):
             )
         )  # fmt: skip
         self._watermark = restored_watermark(restored)
-        #: No session ends before.
+        #: A lower bound (µs) of the end of all sessions.
         self._next_end = MAX_WATERMARK
         self._rows.restore(restored)
 
@@ -85,7 +88,7 @@ class SessionTableOperator(Operator):
             self.ctx.wake_at(-(-self._next_end // 1000))
 
     def _late(self, batch: Batch, times: np.ndarray) -> np.ndarray:
-        """Rows whose session would be over already, unless one that is still open takes them in."""
+        """Mask of the rows whose own session has ended already and that no open session takes in."""
         late = times + self._gap_us - 1 <= self._watermark
         if not late.any() or not len(self._rows):
             return late
@@ -129,7 +132,7 @@ class SessionTableOperator(Operator):
             )
 
     def _sessions(self, rows: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of each row's session."""
+        """(start, end) of each row's session, int64 µs."""
         assert rows.times is not None
         slots, _ = self._new_index().upsert([rows.columns[k] for k in self.spec.keys], rows.num_rows)
         order = stable_argsort_by(slots, rows.times)

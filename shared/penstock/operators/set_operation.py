@@ -26,7 +26,7 @@ _LONG = t.BigIntType(False)
 
 
 class SetOperationOperator(Operator):
-    """Counts each distinct row on both sides; a batch emits how its result count changed."""
+    """Counts each distinct row of both inputs; emits the changes of the number of copies in the result."""
 
     def __init__(self, spec: SetOperationSpec) -> None:
         self.spec = spec
@@ -62,7 +62,7 @@ class SetOperationOperator(Operator):
         yield from out
 
     def _changes(self, slots: np.ndarray, delta: np.ndarray) -> list[Batch]:
-        """``delta``: how much more often each row stands in the result now."""
+        """The changelog of rows whose number of copies in the result changed by ``delta``."""
         rows = np.repeat(slots, np.abs(delta))
         kinds = np.repeat(np.where(delta < 0, DELETE, INSERT), np.abs(delta))
         schema, out = self.ctx.output_schema, []
@@ -73,7 +73,7 @@ class SetOperationOperator(Operator):
         return out
 
     def _result(self, slots: np.ndarray) -> np.ndarray:
-        """How often each row stands in the result."""
+        """The number of copies (int64) of each row in the result."""
         left, right = (c.values[slots] for c in self._counts)
         if self.spec.kind == "intersect":
             return np.minimum(left, right) if self.spec.all else ((left > 0) & (right > 0)).astype(np.int64)

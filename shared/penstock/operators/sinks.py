@@ -1,6 +1,6 @@
-"""Sinks: a connector's writer driven by the task, with two-phase commit.
+"""Sinks: a task drives a connector's writer, with a two-phase commit.
 
-State: list ``committables``, what the writer's epoch needs to be committed again.
+State: the list ``committables``, which a restored sink needs to repeat the commit of an epoch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 
 def by_key(batch: Batch, keys: Sequence[int]) -> Batch:
-    """The changes of a batch for a table that is written by key: the −U of an update in place
-    goes, any other (its row failed a filter, or came back under another key) is a −D."""
+    """The changes of a batch for a table that is written by key.
+
+    A −U that an update of the same key follows is dropped. Any other −U becomes −D: its new row failed a
+    filter, or has another key.
+    """
     if batch.kinds is None:
         return batch
     before = np.flatnonzero(batch.kinds == BEFORE)
@@ -50,12 +53,14 @@ def by_key(batch: Batch, keys: Sequence[int]) -> Batch:
 
 
 class SinkOperator(SinkDriver):
+    """Drives the writer of a sink connector: checks constraints, writes, flushes, pre-commits and commits."""
+
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
         self._constraints = Constraints(spec)
         self._writer: SinkWriter | None = None
         self._restored: list[bytes] = []
-        #: Flushes, pre-commits and commits of one writer never overlap.
+        #: The lock under which flushes, pre-commits and commits of the writer run, so that they never overlap.
         self._turn = asyncio.Lock()
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
@@ -82,6 +87,7 @@ class SinkOperator(SinkDriver):
 
     @property
     def writer(self) -> SinkWriter:
+        """The connector's writer; it exists after ``start``."""
         assert self._writer is not None, "the sink was used before start()"
         return self._writer
 
@@ -104,7 +110,7 @@ class SinkOperator(SinkDriver):
             await self.writer.flush()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        # The call cuts the epoch now; only its completion waits.
+        # This call ends the epoch at once; only its completion is awaited later.
         cut = self.writer.begin_checkpoint(checkpoint_id)
 
         return OperatorSnapshot(pending=_Durable(cut, self._durable(cut)))
@@ -132,8 +138,7 @@ class SinkOperator(SinkDriver):
 
 
 class _Durable:
-    """The committables of one epoch; ``cut``: the writer's part, which goes when nobody waits
-    for it."""
+    """The pending committables of one epoch. ``close`` without an await also closes the writer's part, ``cut``."""
 
     def __init__(
         self, cut: Awaitable[list[bytes]], items: Coroutine[Any, Any, dict[str, list[bytes]]]

@@ -38,7 +38,7 @@ _LONG = t.BigIntType(False)
 
 
 class SortOperator(Operator):
-    """Keeps all rows (a retraction takes one away) and emits them in order at the end."""
+    """Keeps all rows of a bounded input (a retraction removes one) and emits them in order at the end."""
 
     def __init__(self, spec: SortSpec) -> None:
         self.spec = spec
@@ -62,8 +62,7 @@ class SortOperator(Operator):
         return iter(())
 
     def _cancel(self) -> None:
-        """Give up rows in memory that were taken back. What takes back a row that is on disk
-        waits for it."""
+        """Free retracted rows in memory. A retraction of a row on disk waits until that row is read."""
         if not self._retracted:
             return
         self._retracted = False
@@ -99,8 +98,10 @@ class SortOperator(Operator):
 
 
 def _standing(rows: Batch, of: int = 1) -> tuple[np.ndarray, int]:
-    """(mask of the rows that nothing took back, retractions that met no row); ``of`` -1: of
-    the retractions that took nothing back."""
+    """(mask of the rows that no retraction removed, number of retractions that met no row).
+
+    ``of`` = -1 gives the mask of the retractions that removed no row.
+    """
     signs = rows.signs()
     if signs is None:
         return np.full(rows.num_rows, of > 0), 0
@@ -109,7 +110,7 @@ def _standing(rows: Batch, of: int = 1) -> tuple[np.ndarray, int]:
 
 
 class LimitOperator(Operator):
-    """Rows ``offset`` to ``offset + limit`` in order of arrival, of an append-only input."""
+    """Emits the rows from ``offset`` to ``offset + limit`` in order of arrival. The input must be append-only."""
 
     def __init__(self, spec: LimitSpec) -> None:
         self.spec = spec
@@ -141,12 +142,12 @@ class LimitOperator(Operator):
 
 
 class TemporalSortOperator(Operator):
-    """Rows in event-time order (then by ``order``), released by the watermark. Late rows
-    are dropped and counted."""
+    """Emits rows in event-time order (then by ``order``) when the watermark passes them. Late rows are dropped
+    and counted."""
 
     def __init__(self, spec: TemporalSortSpec) -> None:
         self.spec = spec
-        #: Of the time, followed by the columns.
+        #: The sort order over the time, followed by the columns.
         self._order = (SortKey(0), *(msgspec.structs.replace(k, index=k.index + 1) for k in spec.order))
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
@@ -184,6 +185,6 @@ class TemporalSortOperator(Operator):
 
 
 def _log(ctx: OperatorContext, kind: str, order: WaitingOrder) -> WaitingRows:
-    """All rows under the one global key."""
+    """Rows that wait under the one global key."""
     schema = ctx.input_schemas[0]
     return WaitingRows(ctx, "rows", schema, (), order, kind=kind, spills=bool(schema.fields))

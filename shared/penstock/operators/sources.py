@@ -1,9 +1,8 @@
 """The reader of a source.
 
-The enumerator (parallelism 1, ``enumerator``) broadcasts assignments (``jobgraph.assignments``) and is
-idle in between; a reader keeps its own, reads them through the connector and makes
-watermarks per split. All positions lie in checkpoints; after a restore the readers deal
-the splits out anew, sorted by id.
+The enumerator (``enumerator``, parallelism 1) broadcasts assignments (``jobgraph.assignments``) and is idle
+otherwise. A reader reads its splits through the connector and makes watermarks per split. Checkpoints hold the
+positions of all splits; after a restore the splits are assigned to the readers again, sorted by id.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
 
 class SourceOperator(SourceDriver):
-    """A reader. State: union ``splits`` ({split, watermark} JSON) and list ``arrival``."""
+    """Reads the splits that are assigned to its subtask. State: union ``splits`` ({split, watermark} JSON) and
+    list ``arrival``."""
 
     def __init__(self, spec: SourceSpec) -> None:
         super().__init__()
@@ -51,11 +51,11 @@ class SourceOperator(SourceDriver):
         self._assigned = asyncio.Event()
         self._finished: set[str] = set()
         self._mine: set[str] = set()
-        #: Splits that the reader reads behind all others: they hold no watermark yet.
+        #: Splits that the connector reads after all others: they do not hold the watermark back yet.
         self._dormant: set[str] = set()
         self._arrival = 0
         self._stopped = False
-        #: Positions in checkpoints that are not yet complete or aborted.
+        #: The positions in each checkpoint that is neither complete nor aborted.
         self._cuts: dict[int, list[Split]] = {}
         self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
         self._interval_ms = spec.watermark.interval_ms if spec.watermark else 200
@@ -154,7 +154,7 @@ class SourceOperator(SourceDriver):
         self._source_ctx.batch_rows = self.budget.rows
         fetched = reader.poll()
         batch = None if fetched is None else self._rows(fetched)
-        # Last: a split may have ended with these very rows, and then counts no more.
+        # This comes last, because a split that ended with these rows no longer counts for the watermark.
         self._note_finished()
         return batch
 
@@ -187,7 +187,7 @@ class SourceOperator(SourceDriver):
         return out
 
     def _compute(self, batch: Batch) -> Batch:
-        """Final columns; a row whose expression fails goes the way of bad records."""
+        """The final columns. A row whose expression fails is handled like a bad record."""
         computed = self._computed
         schema = self.ctx.output_schema
         if computed is None:
@@ -235,7 +235,7 @@ class SourceOperator(SourceDriver):
         if self._spec.watermark is None:
             watermark = MIN_WATERMARK
             idle = False
-        # Behind the last assignment a reader ends when its splits do: it never waits for others.
+        # After the last assignment a reader ends with its own splits; it does not wait for other readers.
         over = self._assignments_ended and self._finished >= self._mine
         self._position = (watermark, idle and self._assignments_known and not over)
         return self._position
@@ -253,19 +253,19 @@ class SourceOperator(SourceDriver):
         return None if split is None else f"split {split}"
 
     def begins_us(self, batch: Batch) -> int | None:
-        """The watermark that may stand before rows of ``poll``; None without event time."""
+        """The highest watermark (µs) that makes none of the batch's rows late; None without event time."""
         return None if self._event_times is None or not batch.num_rows else self._event_times.lowest(batch)
 
     @property
     def reached_us(self) -> int | None:
-        """The highest watermark that the rows read so far allow; None without event time."""
+        """The highest watermark (µs) that the rows read so far allow; None without event time."""
         return self._watermarks.newest_us
 
     def _pending(self) -> int | None:
         return None if self._reader is None else self._reader.pending_records()
 
     def _lag_ms(self) -> int | None:
-        """How far the newest event time read lies behind the clock."""
+        """The difference (ms) between the clock and the newest event time that was read."""
         newest_us = self._watermarks.newest_us
         return None if newest_us is None else self.ctx.now_ms() - newest_us // 1000
 
@@ -298,6 +298,8 @@ class SourceOperator(SourceDriver):
 
 
 class SplitState(msgspec.Struct, frozen=True):
+    """The position of a split in a checkpoint, with its watermark (µs)."""
+
     split: Split
     watermark: int | None = None
 

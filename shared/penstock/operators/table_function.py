@@ -1,7 +1,7 @@
-"""Table functions joined to their row (LATERAL TABLE): UNNEST and the user's own.
+"""Table functions joined to their row (LATERAL TABLE): UNNEST and user functions.
 
-A row is repeated once per row that the function returns for it; with ``left`` it stays,
-padded with NULL, when there is none. Output: input columns, then the function's.
+A row is repeated for each row that the function returns for it. With ``left`` a row without such rows is
+emitted once, padded with NULLs. Output: the input's columns, then the function's.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _BUILTIN = ("UNNEST", "UNNEST_WITH_ORDINALITY")
 
 
 class TableFunctionOperator(Operator):
+    """Runs a table function: UNNEST, or a user's function per row or per batch."""
+
     def __init__(self, spec: TableFunctionSpec) -> None:
         if spec.builtin and spec.function.upper() not in _BUILTIN:
             raise UnsupportedError(
@@ -79,13 +81,13 @@ class TableFunctionOperator(Operator):
     # -- UNNEST -------------------------------------------------------------------------------
 
     def _unnest(self, batch: Batch, args: Sequence[Column]) -> Expanded:
-        """ARRAY → its elements (a ROW's fields as columns), MAP → key and value, MULTISET →
-        each element as often as it counts."""
+        """UNNEST: an ARRAY gives its elements (of ROWs, the fields), a MAP keys and values, a MULTISET each
+        element once per copy."""
         column = args[0]
         lists: Any = column.values
         type_ = column.type
         if isinstance(type_, (t.MapType, t.MultisetType)):
-            # A map is a list of entries: the same offsets and bitmap.
+            # A map is a list of entries with the same offsets and validity bitmap.
             entry = pa.struct([("key", lists.type.key_type), ("value", lists.type.item_type)])
             lists = lists.cast(pa.list_(entry))
         parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -132,17 +134,17 @@ class TableFunctionOperator(Operator):
         return self._rows(items, parents)
 
     def _rows(self, items: list[Any], parents: list[int]) -> Expanded:
-        """What the function gave, as columns."""
+        """The function's results as columns."""
         assert self._function is not None
         if len(self._schema) == 1:
-            # A bare value or a row of one field.
+            # The function may return bare values or rows of one field.
             items = [x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in items]
             schema = t.Schema((t.Field("value", self._schema.fields[0].type),))
             return columns_of(schema, items, self._function.where), np.array(parents, np.int64)
         return columns_of(self._schema, items, self._function.where), np.array(parents, np.int64)
 
     def _per_batch(self, batch: Batch, args: Sequence[Column]) -> Expanded:
-        """``eval(*arrays)`` → (record batch or arrays, index of each row's parent)."""
+        """Call ``eval(*arrays)``, which returns (record batch or arrays, index of each row's parent)."""
         assert self._function is not None
         try:
             result = self._call(*(a.to_external_arrow() for a in args))
@@ -171,7 +173,8 @@ class TableFunctionOperator(Operator):
 
 
 class AsyncTableFunctionOperator(TableFunctionOperator, AskingOperator):
-    """``eval`` is a coroutine that returns rows, or an async generator: many are under way at once."""
+    """Runs a table function whose ``eval`` is a coroutine that returns rows, or an async generator; many run at
+    a time."""
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
@@ -208,11 +211,12 @@ class AsyncTableFunctionOperator(TableFunctionOperator, AskingOperator):
 
 
 def make_table_function(spec: TableFunctionSpec) -> TableFunctionOperator:
+    """The operator of a ``TableFunctionSpec``, asynchronous or not."""
     return AsyncTableFunctionOperator(spec) if spec.asynchronous else TableFunctionOperator(spec)
 
 
 def _padded(columns: list[Column], parents: np.ndarray, n: int) -> Expanded:
-    """Rows without a match, with NULLs, in their place."""
+    """Add a row of NULLs, in its place, for each of the ``n`` parents that has no row."""
     missing = np.setdiff1d(np.arange(n), parents)
     if not len(missing):
         return columns, parents
@@ -223,7 +227,7 @@ def _padded(columns: list[Column], parents: np.ndarray, n: int) -> Expanded:
 
 
 def _ordinals(parents: np.ndarray) -> np.ndarray:
-    """1, 2, … within each run of equal parents."""
+    """The ordinals 1, 2, … within each run of equal parents."""
     if not len(parents):
         return parents
     starts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))

@@ -1,4 +1,4 @@
-"""Left rows joined with the right side's version as of their event time."""
+"""Temporal joins: left rows joined with the right side's version as of their event time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _BOOL, _LONG = t.BooleanType(False), t.BigIntType(False)
 
 
 class TemporalJoinOperator(Operator):
-    """Left rows wait for the watermark and are joined with the newest version of their key
-    that is not younger; versions that no later row can ask for are dropped.
+    """Joins each left row with the newest version of its key that is not later than the row.
 
-    The right input is an upsert or full changelog by key; a −D ends the key from its time
-    on, a −U is the announcement of a +U and is passed over.
+    Left rows wait for the watermark; versions that no later row can need are dropped. The right input is an
+    upsert or full changelog by key. A −D ends the key's versions at its time; a −U is ignored, because its +U
+    follows.
     """
 
     def __init__(self, spec: TemporalJoinSpec) -> None:
@@ -54,7 +54,7 @@ class TemporalJoinOperator(Operator):
                 ctx, "waiting", left, self.spec.left_keys, _by_time(self.spec.left_time), kind="temporal-join"
             )
         )
-        #: Versions above the watermark, and whether each is a deletion; the newest below it.
+        #: Versions above the watermark, with a column ``deleted``. ``_settled`` has the newest of each key below it.
         self._version_schema = t.Schema((*right.fields, t.Field("deleted", _BOOL)))
         self._versions = self.keep(
             WaitingRows(
@@ -107,7 +107,7 @@ class TemporalJoinOperator(Operator):
             yield from self._join(left, versions)
 
     def _join(self, left: Batch, due: Batch) -> Iterator[Output]:
-        """Rows and versions of one stretch of time: whatever came before is settled."""
+        """Join rows and versions of one interval of time; all versions before it are settled."""
         keyed = matchable_rows(left, self.spec.left_keys, ())
         asking = np.arange(left.num_rows) if keyed is None else np.flatnonzero(keyed)
         versions_of = [due.columns[i] for i in self.spec.right_keys]
@@ -116,7 +116,7 @@ class TemporalJoinOperator(Operator):
         slots = self._settled.slots_of(both, due.num_rows + len(asking))
         touched = distinct(slots)
         settled, of = self._settled.take(touched)
-        # What was settled came first: at equal times the newer one counts.
+        # Settled versions come first, so that of versions with equal times the later arrival counts.
         versions = Batch.concat([settled, due.with_columns(settled.schema, due.columns[:-1])])
         deleted = np.concatenate((np.zeros(len(of), np.bool_), due.columns[-1].values))
         of = np.concatenate((of, slots[: due.num_rows]))
@@ -135,7 +135,7 @@ class TemporalJoinOperator(Operator):
     def _settle(
         self, versions: Batch, deleted: np.ndarray, of: np.ndarray, times: np.ndarray, settled: int
     ) -> None:
-        """Keep each key's newest version. ``settled``: the first so many are kept already."""
+        """Store each key's newest version. The first ``settled`` of the versions are stored already."""
         order = stable_argsort_by(of, times)
         newest = order[group_bounds(of[order])[1:] - 1] if len(order) else order
         gone = deleted[newest]
@@ -180,10 +180,14 @@ def _under_one_type(pair: tuple[Column, Column]) -> Column:
 
 
 def _versions_of(keys: np.ndarray, asked: np.ndarray, slots: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Number of each row's version: of its key, the last of the newest that are not younger;
-    -1 where there is none. ``keys``, ``asked``: of the rows; ``slots``, ``times``: of versions."""
+    """The number of each row's version: the newest of its key that is not later than the row; -1 if there is
+    none.
+
+    ``keys`` and ``asked`` are the key slots and times of the rows, ``slots`` and ``times`` those of the
+    versions.
+    """
     n = len(times)
-    # At equal times versions stand before the rows that ask for them.
+    # Among equal times versions sort before rows.
     of = np.concatenate((slots, keys))
     order = stable_argsort_by(of, np.concatenate((times, asked)))
     position = np.where(order < n, np.arange(len(order)), -1)

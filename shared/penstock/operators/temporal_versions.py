@@ -1,4 +1,4 @@
-"""The versions of a temporal join that the watermark has passed: the newest of each key."""
+"""The settled versions of a temporal join: for each key the newest version below the watermark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class SettledVersions:
-    """Rows of ``schema``, one a key; those that nobody asks for are on disk when memory is
-    short. ``slots_of`` makes slots, ``sweep`` gives up those that no version came to."""
+    """One row of ``schema`` per key. Keys that were not used lately are on disk when memory is short.
+
+    ``slots_of`` allocates slots for unknown keys; ``sweep`` frees those that got no version.
+    """
 
     def __init__(self, ctx: StateContext, schema: Schema, keys: Sequence[int]) -> None:
         self._schema = schema
@@ -31,33 +33,34 @@ class SettledVersions:
         self._rows = CellTable(self.keys, "settled", [rows])
 
     def __len__(self) -> int:
-        """Keys in memory and on disk."""
+        """The number of keys in memory and on disk."""
         return len(self.keys) + self.keys.on_disk
 
     def slots_of(self, keys: Sequence[Column], n: int) -> np.ndarray:
-        """Slots of some keys, whose versions are in memory until ``make_room``."""
+        """The slots of keys. Their versions stay in memory until ``make_room``."""
         slots, made = self.keys.upsert(keys, n)
         self.keys.fetch(made)
         self.keys.tier.used(slots)
         return slots
 
     def take(self, slots: np.ndarray) -> tuple[Batch, np.ndarray]:
-        """The versions of distinct slots that hold one, and of which."""
+        """(the versions of those distinct slots that have one, these slots)."""
         held = slots[self._rows.changes.holds(slots)]
         return Batch(self._schema, self._rows.read(held), num_rows=len(held)), held
 
     def put(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
-        """Newer versions of distinct slots."""
+        """Store new versions of distinct slots."""
         self._rows.put(slots, columns)
 
     def forget(self, slots: np.ndarray) -> None:
-        """Distinct slots' versions are over."""
+        """Remove the versions of distinct slots."""
         held = slots[self._rows.changes.holds(slots)]
         self._rows.free(held, held)
 
     def sweep(self, slots: np.ndarray) -> None:
-        """Give up those of distinct slots that hold no version."""
+        """Free those of the distinct slots that have no version."""
         self.keys.index.free(slots[~self._rows.changes.holds(slots)])
 
     def make_room(self, fresh: int) -> None:
+        """Evict keys to disk if memory is short; ``fresh`` is the number of keys that were added."""
         self.keys.tier.make_room(fresh)

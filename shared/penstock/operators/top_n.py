@@ -45,18 +45,18 @@ _MAX_CODE = 2**63 - 1
 
 
 def make_top_n(spec: TopNSpec) -> Operator:
-    """The operator of a ``TopNSpec``: by the order's kind."""
+    """The operator of a ``TopNSpec``: ``TopRowsOperator`` if it can run the spec, else ``RankingOperator``."""
     if spec.fixed_order and top_rows.fits(spec):
         return top_rows.TopRowsOperator(spec)
     return RankingOperator(spec)
 
 
 class RankingOperator(Operator):
-    """ROW_NUMBER, RANK or DENSE_RANK between ``first`` and ``last``.
+    """Emits the rows whose ROW_NUMBER, RANK or DENSE_RANK is between ``first`` and ``last``.
 
-    Without retractions only the rows within rank are kept. Where the rank is shown, or
-    one row is asked for, the result is compared position by position; else as a set.
-    Ties of ROW_NUMBER go to the row that came first.
+    Without retractions only the rows within rank are kept. If the output has the rank or one row per partition,
+    the result is compared position by position, else as a set. Rows that tie for ROW_NUMBER are ordered by
+    arrival.
     """
 
     def __init__(self, spec: TopNSpec) -> None:
@@ -113,7 +113,7 @@ class RankingOperator(Operator):
         yield from out
 
     def _update(self, keys: Touched, batch: Batch, slots: np.ndarray) -> Iterator[Output]:
-        """Merge a batch with the rows of its partitions; what comes out."""
+        """Merge a batch with the rows of its partitions and emit the changes."""
         assert keys.written is not None
         rows = self._rows.gather(keys.written, slots, batch.columns)
         signs = np.ones(len(rows.entries), np.int8)
@@ -151,7 +151,7 @@ class RankingOperator(Operator):
         return sort_indices(rows.columns, self.spec.order, first=rows.partitions)
 
     def _old_ranks(self, rows: Gathered) -> np.ndarray:
-        """Rank of each stored row before this batch (0: a new row)."""
+        """The rank of each stored row before this batch; 0 for a new row."""
         stored = np.flatnonzero(rows.entries >= 0)
         out = np.zeros(len(rows.entries), np.int64)
         if len(stored):
@@ -161,7 +161,7 @@ class RankingOperator(Operator):
         return out
 
     def _ranks(self, rows: Gathered, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rank, place) of rows in the given order; both from 1, per partition."""
+        """(rank, position) of the rows in the given order, both from 1 within their partition."""
         if not len(order):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         partitions = rows.partitions[order]
@@ -225,7 +225,7 @@ class RankingOperator(Operator):
         was: np.ndarray,
         now: np.ndarray,
     ) -> Iterator[Batch]:
-        """Compare the row at each (partition, rank) with the one that stood there."""
+        """The changes of the row at each (partition, rank)."""
         width = self.spec.last + 1
         before, after = np.flatnonzero(was), np.flatnonzero(now)
         keys_before = rows.partitions[before] * width + old_ranks[before]
@@ -273,7 +273,7 @@ class RankingOperator(Operator):
         windows.passed()
 
     def _shown(self, partitions: np.ndarray, columns: list[Column]) -> Iterator[Batch]:
-        """Whole partitions, each in its order."""
+        """The output of whole partitions whose rows are in order."""
         n, schema = len(partitions), self.ctx.output_schema
         ranks, _ = self._ranks(Gathered(partitions, partitions, columns), np.arange(n))
         shown = np.flatnonzero((ranks >= self.spec.first) & (ranks <= self.spec.last))
@@ -286,8 +286,8 @@ class RankingOperator(Operator):
 
 
 class _Rankings(RankedRows):
-    """The rows of all partitions; and, where the order is of one column of fixed width, the order
-    code at or above which no later row can enter."""
+    """The rows of all partitions. If the order is one fixed-width column, also the bar of each partition: the
+    order code at or above which no later row can be among the first."""
 
     def __init__(
         self, space: KeySpace, schema: Schema, spec: TopNSpec, partition: Sequence[int], *, fixed_order: bool
@@ -312,7 +312,7 @@ class _Rankings(RankedRows):
         return self._codes(columns) < self._bar[partitions]
 
     def raise_bars(self, rows: Gathered, kept: np.ndarray, ranks: np.ndarray) -> None:
-        """Partitions that are full: a later row must sort before their last one."""
+        """Set the bars of full partitions: a later row must sort before their last row."""
         full = kept[ranks == self._last]
         if len(full):
             self._bar[rows.partitions[full]] = self._codes([c.take(full) for c in rows.columns])

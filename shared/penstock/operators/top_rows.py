@@ -1,7 +1,7 @@
 """Top-N by one fixed-width column of an append-only input: the updating ROW_NUMBER query.
 
-A partition's ranking is a row of two matrices, order codes and entries, so a batch is
-merged with the rankings it touches by one sort, and rows are fetched only to be shown.
+A partition's ranking is a row of two matrices, order codes and entries. One sort merges a batch with the
+rankings of its partitions. Rows themselves are read only for output.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType(False)
 _NONE_CODE = 2**63 - 1
 _NONE = np.empty(0, np.int64)
-#: Ranks kept in a row of the matrices at most.
+#: The most ranks in a row of the matrices.
 _WIDEST = 64
 
 
 def fits(spec: TopNSpec) -> bool:
-    """Whether ``TopRowsOperator`` can run the spec, its order being of one fixed-width column."""
+    """Whether ``TopRowsOperator`` can run the spec, whose order must be one fixed-width column."""
     return (
         spec.rank == "row_number"
         and not spec.retracts
@@ -52,11 +52,11 @@ def fits(spec: TopNSpec) -> bool:
 
 
 class TopRowsOperator(Operator):
-    """What stands at each rank is compared before and after a batch. Ties go to the row
-    that came first.
+    """Emits the differences between the rows at each rank before and after a batch. Ties are ordered by
+    arrival.
 
-    A stored row never changes, its rank is not part of it: state holds the row and when it
-    came, and rankings are made of the rows anew when it is restored.
+    A stored row does not contain its rank and never changes. State holds the row and its arrival number; a
+    restore computes the rankings from the rows.
     """
 
     def __init__(self, spec: TopNSpec) -> None:
@@ -82,21 +82,21 @@ class TopRowsOperator(Operator):
         yield from out
 
     def _shown(self, old: np.ndarray, new: np.ndarray) -> Iterator[Batch]:
-        """The changes from one state of some rankings to another."""
+        """The changes between two states of some rankings (entries by rank)."""
         first = self.spec.first - 1
         old, new = old[:, first:], new[:, first:]
         at, rank = np.nonzero(old != new)
         before, after = old[at, rank], new[at, rank]
         had = before >= 0
         if self.spec.emit_before:
-            # Each position as (−U, +U) side by side, or +I alone.
+            # Each position gives −U and +U side by side, or +I alone.
             entries = np.stack((before, after), axis=1).reshape(-1)
             kinds = np.stack((np.full(len(at), BEFORE), np.where(had, AFTER, INSERT)), axis=1).reshape(-1)
             ranks = np.repeat(rank, 2)
             shown = entries >= 0
             entries, kinds, ranks = entries[shown], kinds[shown], ranks[shown]
         else:
-            # One row of each rank: in whatever order they are fetched fastest.
+            # One row per rank needs no order, so rows are read in the fastest order.
             order = self._rows.rows.in_place(after)
             entries, ranks = after[order], rank[order]
             kinds = np.where(had[order], AFTER, INSERT)
@@ -104,7 +104,7 @@ class TopRowsOperator(Operator):
         while start < len(entries):
             end = min(start + PIECE_ROWS, len(entries))
             if end < len(entries) and kinds[end - 1] == BEFORE:
-                end += 1  # a pair is never parted
+                end += 1  # a −U and its +U stay in one batch
             part = slice(start, end)
             columns = self._rows.rows.take(entries[part])
             if self.spec.rank_column:
@@ -117,7 +117,7 @@ class TopRowsOperator(Operator):
 
 
 class _TopRows(SlotTable):
-    """The rows of all rankings; a ranking is a row of two matrices by partition slot."""
+    """The rows of all rankings. A ranking is a row of two matrices at the partition's slot."""
 
     def __init__(self, space: KeySpace, schema: Schema, spec: TopNSpec) -> None:
         super().__init__(
@@ -126,10 +126,10 @@ class _TopRows(SlotTable):
         )  # fmt: skip
         self._partition, self._order, self._width = spec.partition, spec.order[0], spec.last
         self.rows = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
-        #: By row: the number of its arrival.
+        #: The arrival number of each row.
         self._arrivals = np.zeros(1024, np.int64)
         self._next_arrival = 0
-        # By partition slot and rank. What is above ``_ready`` was never written.
+        # Indexed by partition slot and rank. Rows of the matrix above ``_ready`` were never written.
         self._codes = np.empty((1024, spec.last), np.int64)
         self._entries = np.empty((1024, spec.last), np.int32)
         self._ready = 0
@@ -144,7 +144,7 @@ class _TopRows(SlotTable):
     # -- as a table ----------------------------------------------------------------------
 
     def rows_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """In the partitions' order."""
+        """(position of the partition, entry) pairs, in the order of the rankings."""
         held = self._entries[keys]
         at, rank = np.nonzero(held >= 0)
         return at, held[at, rank].astype(np.int64)
@@ -169,7 +169,7 @@ class _TopRows(SlotTable):
         self._ready = high
 
     def load(self, keys: np.ndarray, columns: list[Column]) -> np.ndarray:
-        """``keys``: partition by partition, in their order."""
+        """The restored rows must come partition by partition, in the order of the rankings."""
         entries = self._append(columns[:-1], len(keys), columns[-1].values)
         place = position_in_group(keys)
         self._entries[keys, place] = entries
@@ -194,22 +194,25 @@ class _TopRows(SlotTable):
         return new
 
     def free(self, rows: np.ndarray, keys: np.ndarray) -> None:
-        """All rows of these partitions."""
+        """Free all rows of these partitions."""
         self.drop(rows)
         self._clear(keys)
 
     # -- rankings ------------------------------------------------------------------------
 
     def merge(self, batch: Batch, slots: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Merge a batch with the rankings of its rows' partitions: (partitions whose rankings change;
-        their entries by rank before, and after, -1: none; entries to ``drop`` in the end)."""
+        """Merge a batch with the rankings of its rows' partitions.
+
+        Returns (partitions whose rankings change, their entries by rank before and after (-1: none), entries
+        that the caller must ``drop``).
+        """
         codes = self._codes_of(batch.columns)
         rows = np.flatnonzero(codes < self._codes[slots, -1])
         if not len(rows):
             return _NONE, _NONE, _NONE, _NONE
         if len(rows) < len(slots):
             slots, codes = slots[rows], codes[rows]
-        # Of a batch's rows only the first n of a partition can stay.
+        # Only the first n rows of a partition in the batch can enter its ranking.
         order = stable_argsort_by(slots, codes)
         order = order[position_in_group(slots[order]) < self._width]
         return self._merge_sorted(batch, rows[order], slots[order], codes[order])
@@ -217,11 +220,11 @@ class _TopRows(SlotTable):
     def _merge_sorted(
         self, batch: Batch, rows: np.ndarray, slots: np.ndarray, codes: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """``rows``: of the batch, by (partition, code)."""
+        """``merge`` for ``rows`` of the batch, sorted by (partition, code)."""
         width = self._width
         touched = distinct_slots(slots, self.space.high)
         old = self._entries[touched]
-        # New rows follow the old ones of equal code: candidates are old ranks, then new rows.
+        # The candidates are old ranks, then new rows, so that new rows follow old ones of equal code.
         all_slots = np.concatenate((np.repeat(touched, width), slots))
         all_codes = np.concatenate((self._codes[touched].reshape(-1), codes))
         all_entries = np.concatenate((old.reshape(-1).astype(np.int64), -2 - np.arange(len(rows))))
@@ -234,7 +237,7 @@ class _TopRows(SlotTable):
         entries, of = all_entries[order], all_slots[order]
         fresh = np.flatnonzero(entries < 0)
         coming = rows[-2 - entries[fresh]]
-        # In order of arrival: then rows that are kept side by side came side by side.
+        # Rows are stored in order of arrival, so that neighbours in memory arrived together.
         by_arrival = np.argsort(coming)
         entries[fresh[by_arrival]] = self._keep(batch, coming[by_arrival])
         self._clear(touched)
@@ -243,13 +246,13 @@ class _TopRows(SlotTable):
         return touched, old, self._entries[touched], gone[gone >= 0]
 
     def drop(self, entries: np.ndarray) -> None:
-        """Forget rows that no ranking holds any more."""
+        """Free rows that no ranking contains."""
         if len(entries):
             self.changes.free(entries)
             self.rows.free(entries)
 
     def _keep(self, batch: Batch, rows: np.ndarray) -> np.ndarray:
-        """Entries of the batch's ``rows`` (ascending)."""
+        """Store the batch's ``rows`` (ascending); return their entries."""
         n = len(rows)
         columns = batch.columns if n == batch.num_rows else [c.take(rows) for c in batch.columns]
         self._next_arrival += n
@@ -270,8 +273,8 @@ class _TopRows(SlotTable):
 
 
 def _taller(matrix: np.ndarray, rows: int, used: int) -> np.ndarray:
-    """Room for at least ``rows``, at least doubled; only ``used`` ones are copied, and the
-    memory of the others is not touched."""
+    """A copy of the first ``used`` rows with room for at least ``rows``; it at least doubles and touches no
+    other memory."""
     out = np.empty((max(rows, 2 * len(matrix)), matrix.shape[1]), matrix.dtype)
     out[:used] = matrix[:used]
     return out

@@ -1,7 +1,7 @@
-"""Calling user code: loading, the runtime context, errors that show the user's traceback.
+"""User code: loading, the runtime context, and errors that show the user's traceback.
 
-A function of the job's table is a plain callable or an object with Flink's methods
-(``open``, ``map``, ``process_element``, ``close`` …). Each subtask has its own copy.
+A function of the job's table is a plain callable or an object with Flink's methods (``open``, ``map``,
+``process_element``, ``close`` …). Each subtask has its own copy.
 """
 
 from __future__ import annotations
@@ -26,36 +26,43 @@ _HERE = os.path.dirname(__file__)
 
 
 class UserMetrics:
-    """Counters and gauges of the user's own, under the operator's metrics."""
+    """Counters and gauges that a user's function defines, among the operator's metrics."""
 
     def __init__(self, group: MetricGroup) -> None:
         self._group = group
 
     def counter(self, name: str) -> Counter:
+        """The counter with this name, which starts at 0."""
         return Counter(self._group, name)
 
     def gauge(self, name: str, read: Callable[[], float | int | None]) -> None:
+        """Define a gauge; ``read()`` gives its value (None: no value now)."""
         self._group.gauge(name, read)
 
 
 class Counter:
+    """A metric that a user's function counts up and down."""
+
     def __init__(self, group: MetricGroup, name: str) -> None:
         self._group, self._name = group, name
 
     def inc(self, n: int = 1) -> None:
+        """Add ``n``."""
         self._group.inc(self._name, n)
 
     def dec(self, n: int = 1) -> None:
+        """Subtract ``n``."""
         self._group.inc(self._name, -n)
 
     def get_count(self) -> int:
+        """The current value."""
         return self._group.counters.get(self._name, 0)
 
 
 class RuntimeContext:
     """The argument of a function's ``open``: where the function runs, and its keyed state.
 
-    ``ctx``: the operator's context; ``backend``: its keyed state, None for a function without.
+    ``ctx`` is the operator's context; ``backend`` its keyed state, None for a function without keyed state.
     """
 
     def __init__(self, ctx: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
@@ -117,22 +124,27 @@ class RuntimeContext:
 
 
 class UserFunction:
-    """One function of the job's table, private to this subtask, with its error policy."""
+    """A function of the job's table, private to this subtask, with its error policy."""
 
     def __init__(self, ctx: OperatorContext, name: str, on_error: str = "fail") -> None:
         self._ctx = ctx
         self._on_error = on_error
         found = ctx.function(name)
-        # Subtasks of one slot get the same object; ``open`` will put state into it.
+        # All subtasks of a slot load the same object. ``open`` puts state into it, so each needs a copy.
         self.object: Any = found if isinstance(found, _STATELESS) else copy.deepcopy(found)
         self._opened: list[Any] = []
 
     @property
     def where(self) -> str:
+        """The place for error messages: operator, subtask (from 1) and parallelism."""
         return f"operator '{self._ctx.name}', subtask {self._ctx.subtask_index + 1}/{self._ctx.parallelism}"
 
     def method(self, name: str) -> Callable[..., Any]:
-        """The object's method, or the object itself when it is a plain callable."""
+        """The object's method ``name``, or the object itself if it is a plain callable.
+
+        Raises:
+            FunctionError: the object has no such method.
+        """
         found = getattr(self.object, name, None)
         if found is None and callable(self.object):
             found = self.object
@@ -146,7 +158,7 @@ class UserFunction:
         return found
 
     def open(self, context: RuntimeContext, *parts: Any) -> None:
-        """Call ``open`` of the object (or of the given parts of it), where it has one."""
+        """Call ``open`` of the object, or of ``parts`` of it, if there is one. Raises FunctionError if it fails."""
         for part in parts or (self.object,):
             opener = getattr(part, "open", None)
             if opener is not None and not isinstance(part, _STATELESS):
@@ -159,6 +171,7 @@ class UserFunction:
                 self._opened.append(part)
 
     def close(self) -> None:
+        """Call ``close`` of every object that was opened and has one. Raises FunctionError if one fails."""
         for part in self._opened:
             closer = getattr(part, "close", None)
             if closer is not None:
@@ -171,7 +184,7 @@ class UserFunction:
         self._opened.clear()
 
     def error(self, err: BaseException, record: Any, method: str) -> FunctionError:
-        """The user's exception as a ``FunctionError``: traceback first, record redacted."""
+        """The user's exception as a ``FunctionError`` with the user's traceback and the redacted record."""
         error = FunctionError(
             f"{method}() of operator '{self._ctx.name}' raised {type(err).__name__}: {err}",
             got=None if record is None else f"record {redact(record)}",
@@ -183,7 +196,7 @@ class UserFunction:
         return error
 
     def failed(self, err: BaseException, record: Any, method: str) -> None:
-        """Apply the policy: raise, or count (and keep) the record."""
+        """Apply the error policy: raise the error, or count (and keep) the record."""
         if isinstance(err, PenstockError) and not isinstance(err, FunctionError):
             raise err
         error = err if isinstance(err, FunctionError) else self.error(err, record, method)
@@ -198,7 +211,7 @@ _STATELESS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, t
 
 
 def user_traceback(err: BaseException) -> str:
-    """The traceback from the first frame that is not ours."""
+    """The traceback, beginning at the first frame outside Penstock."""
     tb = err.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_HERE):
         tb = tb.tb_next

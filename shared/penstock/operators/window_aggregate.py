@@ -1,12 +1,11 @@
 """Aggregation per key and window.
 
-``make_window_aggregate(spec)`` picks the operator: panes (here), the local phase of two
-(``window_local``), or sessions (``session_aggregate``).
+``make_window_aggregate(spec)`` chooses the operator: panes (here), the local phase of two (``window_local``),
+or sessions (``session_aggregate``).
 
-Rows are aggregated into *cells*, one per key and pane, whose accumulators are arrays; a
-window is merged from its panes' cells when the watermark passes its end, and a pane is
-dropped once no window will need it. Cells beyond the memory's limit lie on disk
-(``window_pieces`` merges windows of which some do).
+Rows are aggregated into *cells*, one per key and pane; a cell's accumulators are elements of arrays. A window
+is merged from the cells of its panes when the watermark passes its end. A pane is freed when no window needs it
+any more. Cells above the memory limit are on disk; ``window_pieces`` merges windows with such cells.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ def make_window_aggregate(spec: WindowAggregateSpec) -> Operator:
 
 
 class PaneAggregateOperator(Operator):
-    """Phases ``single`` and ``global``; windows of panes, or windows the input carries."""
+    """The phases ``single`` and ``global``, for windows of panes or for windows whose bounds are columns of the
+    input."""
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
         self.spec = spec
@@ -101,8 +101,7 @@ class PaneAggregateOperator(Operator):
     def _aggregate_input_types(self, schema: t.Schema) -> list[t.LogicalType]:
         if self.spec.phase != "global":
             return schema.types
-        # A global phase sees accumulators; a call's argument types are not in its schema,
-        # so the plan gives them.
+        # The input of a global phase has accumulators and not the arguments, so the plan gives their types.
         return list(self.spec.local_types)
 
     # -- input -------------------------------------------------------------------------
@@ -119,7 +118,7 @@ class PaneAggregateOperator(Operator):
                 return
             batch, panes = batch.take(kept), panes[kept]
             ends = None if ends is None else ends[kept]
-        if self.spec.phase != "global":  # the rows themselves, not partial results of them
+        if self.spec.phase != "global":  # the input has rows, not partial results
             self.ctx.metrics.inc("numRecordsAccepted", batch.num_rows)
         again: list[Batch] = []
         with self._cells.touch(self._cell_columns(batch, panes, ends), batch.num_rows) as cells:
@@ -136,7 +135,7 @@ class PaneAggregateOperator(Operator):
         return columns if ends is None else [*columns, Column(_LONG, ends)]
 
     def _assign(self, batch: Batch) -> tuple[np.ndarray, np.ndarray | None]:
-        """(pane starts, None), or (window starts, window ends) of windowed input."""
+        """(pane starts, None), or (window starts, window ends) if the input has window columns; int64 µs."""
         if self._windowed:
             start, end = self._windowed
             return event_times(batch, start, self.ctx), event_times(batch, end, self.ctx)
@@ -151,10 +150,10 @@ class PaneAggregateOperator(Operator):
         return self._panes.pane_of(event_times(batch, time, self.ctx)), None
 
     def _late_rows(self, panes: np.ndarray, ends: np.ndarray | None) -> np.ndarray | None:
-        """True where every window of the row has closed (or it has none); None = nowhere."""
+        """Mask of the rows whose windows have all closed, or that have none; None if there is no such row."""
         if self._processing_time:
             return None
-        # Closed: end - 1 + lateness <= watermark.
+        # A window is closed if end - 1 + lateness <= watermark.
         limit = clamp_watermark(self._watermark + 1 - self.spec.allowed_lateness_us)
         if self._watermark == MIN_WATERMARK:
             limit = MIN_WATERMARK
@@ -189,7 +188,7 @@ class PaneAggregateOperator(Operator):
     # -- firing ------------------------------------------------------------------------
 
     def _fired_to(self) -> int:
-        """Windows that end at or before this have fired."""
+        """Windows with an end (µs) up to the result have fired."""
         return self._watermark + 1 if self._watermark < MAX_WATERMARK else MAX_WATERMARK
 
     def on_watermark(self, watermark: int) -> Iterator[Output]:
@@ -236,7 +235,7 @@ class PaneAggregateOperator(Operator):
         return min((f for f in firsts if f is not None), default=MAX_WATERMARK)
 
     def _fire_again(self, key_slots: np.ndarray, pane_ids: np.ndarray) -> Iterator[Batch]:
-        """Late but allowed rows: emit their keys' already fired windows anew."""
+        """Emit the windows that late but allowed rows have changed and that had fired, for the rows' keys."""
         touched: dict[tuple[int, int], list[np.ndarray]] = {}
         fired = self._fired_to()
         for pane_id in distinct(pane_ids).tolist():
@@ -256,8 +255,10 @@ class PaneAggregateOperator(Operator):
             yield from self._firing.fire(self._keys.live.values(), [(end, start)], keys)
 
     def _purge(self) -> None:
-        """Drop panes that no window will need again, and keys without a pane. While a cut is
-        being copied they wait: it would have to copy all their cells first, at once."""
+        """Free panes that no window needs, and keys without a pane.
+
+        This waits while a snapshot is being copied, which would otherwise have to copy all these cells at once.
+        """
         if self._keys.copying:
             return
         lateness = self.spec.allowed_lateness_us

@@ -1,4 +1,4 @@
-"""What a window with a Python function holds, in keyed state under (key, window)."""
+"""The contents of a window with a Python function: keyed state under (key, window)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WindowContents:
-    """What a window holds: one accumulator, or all elements. ``scope.key`` says which."""
+    """The contents of the window in ``scope.key``: one accumulator, or all elements."""
 
     def __init__(self, kind: str, call: WindowCall, backend: Any, scope: Scope, record: t.Schema) -> None:
         self._kind = kind
@@ -31,6 +31,7 @@ class WindowContents:
         self._reduce = reduce if normalize is None else lambda a, b: normalize(reduce(a, b))
 
     def add(self, row: Any) -> None:
+        """Add an element."""
         state = self._state
         if self._kind == "process":
             state.add(row)
@@ -44,21 +45,24 @@ class WindowContents:
             state.update(self._function.add(row, accumulator))
 
     def is_empty(self) -> bool:
+        """Whether the window has no contents."""
         return not self._state.get() if self._kind == "process" else self._state.value() is None
 
     def result(self) -> Any:
+        """The elements, the reduced value, or the result of the aggregate function."""
         if self._kind == "process":
             return self._state.get()
         value = self._state.value()
         return self._function.get_result(value) if self._kind == "aggregate" else value
 
     def take(self) -> Any:
-        """Contents, removed; None when empty."""
+        """Remove the contents and return them; None if there are none."""
         found = (self._state.get() or None) if self._kind == "process" else self._state.value()
         self._state.clear()
         return found
 
     def merge(self, contents: Sequence[Any]) -> None:
+        """Set the contents of the current window to those of several windows, as ``take`` returned them."""
         if not contents:
             return
         merged = contents[0]
@@ -72,4 +76,5 @@ class WindowContents:
         self._state.update(merged)
 
     def clear(self) -> None:
+        """Remove the contents."""
         self._state.clear()

@@ -1,4 +1,4 @@
-"""What functions and triggers of windows see of the operator: the window, times in ms, state and timers."""
+"""The contexts that window functions and triggers receive: the window, times in ms, state and timers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MS = 1_000
 
 
 def user_window(window: Window) -> TimeWindow:
-    """Windows as users see them: ms. The last of a global window is the largest that there is."""
+    """The window in ms, as users see it; a ``GlobalWindow`` for the global window."""
     if window[1] == GLOBAL_END:
         return GlobalWindow(*window)
     return TimeWindow(window[0] // _MS, window[1] // _MS)
 
 
 class _Context:
-    """What window functions and triggers both see."""
+    """The methods that the contexts of window functions and of triggers share."""
 
     def __init__(self, operator: KeyedWindowOperator) -> None:
         self._operator = operator
@@ -39,7 +39,7 @@ class _Context:
         return cls
 
     def current_watermark(self) -> int:
-        """ms"""
+        """The current watermark in ms."""
         operator = self._operator
         if operator._batch and operator._trigger is None:
             return MAX_LONG  # windows fire at the end
@@ -48,7 +48,7 @@ class _Context:
     get_current_watermark = current_watermark
 
     def current_processing_time(self) -> int:
-        """ms"""
+        """The current processing time, ms since the epoch."""
         return self._operator.ctx.now_ms()
 
     get_current_processing_time = current_processing_time
@@ -62,22 +62,24 @@ class WindowContext(_Context):
         self.current: Window = (0, 0)
 
     def window(self) -> TimeWindow:
+        """The window that is being processed."""
         return user_window(self.current)
 
     def window_state(self) -> _States:
-        """State of this key and window; clear it in ``clear``."""
+        """State of this key and window. The function must clear it in ``clear``."""
         return _States(self._operator, windowed=True)
 
     def global_state(self) -> _States:
-        """State of this key, over all windows."""
+        """State of this key that all its windows share."""
         return _States(self._operator, windowed=False)
 
     def output(self, tag: Any, value: Any) -> None:
+        """Send ``value`` to the side output ``tag``."""
         self._operator._emit.side_output(tag, value)
 
 
 class TriggerContext(_Context):
-    """``ctx`` of a trigger: timers and state of the key and window that it is called for. ms"""
+    """``ctx`` of a trigger: timers (times in ms) and state of the key and window for which the trigger is called."""
 
     def get_partitioned_state(self, descriptor: Any) -> Any:
         """State of this key and window."""
@@ -85,7 +87,7 @@ class TriggerContext(_Context):
         return operator._backend.state(descriptor, scope=operator._scope, namespaced=True)
 
     def register_event_time_timer(self, time: int) -> None:
-        """Registering twice fires once."""
+        """Fire at event time ``time`` (ms). A timer that is registered twice fires once."""
         operator = self._operator
         entry = operator._scope.key
         if operator._sets_no_timers(entry[1]):
@@ -95,6 +97,7 @@ class TriggerContext(_Context):
         )
 
     def delete_event_time_timer(self, time: int) -> None:
+        """Delete the event-time timer at ``time`` (ms), if there is one."""
         operator = self._operator
         entry = operator._scope.key
         operator._backend.event_timers.delete(
@@ -102,6 +105,7 @@ class TriggerContext(_Context):
         )
 
     def register_processing_time_timer(self, time: int) -> None:
+        """Fire at processing time ``time`` (ms). A timer that is registered twice fires once."""
         operator = self._operator
         entry = operator._scope.key
         if operator._sets_no_timers(entry[1]):
@@ -111,6 +115,7 @@ class TriggerContext(_Context):
         operator.ctx.wake_at(at)
 
     def delete_processing_time_timer(self, time: int) -> None:
+        """Delete the processing-time timer at ``time`` (ms), if there is one."""
         operator = self._operator
         entry = operator._scope.key
         operator._backend.processing_timers.delete(
@@ -118,8 +123,11 @@ class TriggerContext(_Context):
         )
 
     def _event_us(self, window: Window, time: int) -> int:
-        """The window's last ms ends with its last µs, and so does that of its clean-up: what a trigger
-        sets for them is one timer with ours."""
+        """The time (µs) of a timer that a trigger sets for ``time`` ms.
+
+        The last ms of a window, and of its clean-up, become the last µs, so that the timer is the operator's
+        own timer.
+        """
         if window[1] != GLOBAL_END:
             for own in (window[1] - LAST_US, self._operator._cleanup_time(window)):
                 if time == own // _MS:
@@ -127,21 +135,25 @@ class TriggerContext(_Context):
         return to_us(time)
 
     def _clock_ms(self, window: Window, time: int) -> int:
-        """A window by the clock is over when the clock shows its end."""
+        """The time (ms) of a processing-time timer. The timer of the window's last ms fires one ms later, at
+        the window's end."""
         over = not self._operator._spec.event_time and time == user_window(window).max_timestamp()
         return time + 1 if over else time
 
 
 class OnMergeContext(TriggerContext):
-    """``ctx`` of ``on_merge``. ``merged``: the (key, window)s that are part of the new one now."""
+    """``ctx`` of ``on_merge``. ``merged`` are the (key, window) pairs that are part of the new window."""
 
     def __init__(self, operator: KeyedWindowOperator, merged: list[tuple[Any, Window]]) -> None:
         super().__init__(operator)
         self._merged = merged
 
     def merge_partitioned_state(self, descriptor: Any) -> None:
-        """Moves the state of the merged windows into the new one's. UnsupportedError for value and map
-        state: nothing says how two of them become one."""
+        """Move the state of the merged windows into the state of the new one.
+
+        Raises:
+            UnsupportedError: the state is a value or a map, which cannot be merged.
+        """
         state = self.get_partitioned_state(descriptor)
         if not isinstance(state, MergingState):
             raise UnsupportedError(
@@ -154,7 +166,7 @@ class OnMergeContext(TriggerContext):
 
 
 class _States:
-    """A keyed state store as window functions see it."""
+    """Access to a store of keyed state for window functions."""
 
     def __init__(self, operator: KeyedWindowOperator, *, windowed: bool) -> None:
         self._operator = operator

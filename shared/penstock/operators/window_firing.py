@@ -1,4 +1,4 @@
-"""What windows give when they fire: the cells of their panes, merged key by key."""
+"""The results of windows: the cells of their panes, merged per key."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from penstock.state.pane_space import Pane, PaneSpace
     from penstock.types.logical import Schema
 
-#: Due windows are merged and emitted together up to about this many cells.
+#: Windows that are due are merged and emitted together, up to about this many cells.
 FIRE_CELLS = 16_384
 
 
 class WindowFiring:
-    """``space``, ``aggregates``: an operator's, in memory; ``spilled``: how windows are merged
-    that may lie on disk, None where none ever does. It changes nothing."""
+    """Computes the results of windows without changing the state.
+
+    ``space`` and ``aggregates`` are the operator's state in memory; ``spilled`` merges windows that may be
+    partly on disk (None if no window ever is).
+    """
 
     def __init__(
         self,
@@ -49,10 +52,11 @@ class WindowFiring:
     def fire(
         self, live: Iterable[Pane], windows: Sequence[tuple[int, int]], only_keys: np.ndarray | None = None
     ) -> Iterator[Batch]:
-        """The rows of windows (end, start), of all keys or of the given key slots.
+        """The results of windows (end, start), for all keys or for the given key slots.
 
-        Many small windows go together: after a pause of the watermark thousands are due,
-        and each batch costs the chain behind the same, however few rows it has."""
+        Many small windows are emitted together: after a pause of the watermark thousands may be due, and each
+        batch has a fixed cost in the operators downstream.
+        """
         by_start = sorted(live, key=lambda p: p.start)
         starts = [p.start for p in by_start]
         chosen: list[tuple[int, int]] = []
@@ -95,7 +99,7 @@ class WindowFiring:
         only_keys: np.ndarray | None,
         merge: bool,
     ) -> Iterator[Batch]:
-        """One or more windows (start, end): cells of one window and key become one row."""
+        """The results of windows (start, end): the cells of one window and key become one row."""
         cells, window = np.concatenate(cells_of), np.concatenate(window_of)
         key_slots = key_of(self._cells.ints(cells))
         if only_keys is not None:
@@ -123,7 +127,7 @@ class WindowFiring:
         panes: Sequence[Pane],
         only_keys: np.ndarray | None,
     ) -> Iterator[Batch]:
-        """A window (start, end) of which a part may lie on disk."""
+        """The results of a window (start, end) that may be partly on disk."""
         if only_keys is None:
             found = spilled.whole([(p.run, p.cells(self._cells)) for p in panes])
         else:
@@ -143,12 +147,12 @@ class WindowFiring:
                 )
 
     def _cells_of(self, key_slots: np.ndarray, pane: Pane) -> np.ndarray:
-        """Those in memory that keys have in a pane."""
+        """The cells in memory that these keys have in a pane."""
         cells = self._cells.lookup_ints(packed(key_slots, pane.id))
         return cells[cells >= 0]
 
     def _window_batch(self, bounds: np.ndarray, keys: list[Column], results: list[Column]) -> Batch:
-        """``bounds``: (start, end) a row."""
+        """The output batch. ``bounds`` has the (start, end) of each row's window."""
         schema = self._schema
         n = len(bounds)
         columns = [*keys, *results]
@@ -161,7 +165,7 @@ class WindowFiring:
 
 
 def dense(key_slots: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """(position of each row's key among the distinct ones, the distinct ones ascending)."""
+    """(position of each row's key among the distinct keys, the distinct keys ascending)."""
     if len(key_slots) * 8 < high:
         keys, local = np.unique(key_slots, return_inverse=True)
         return local, keys

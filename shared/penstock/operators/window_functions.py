@@ -1,4 +1,4 @@
-"""What a Python window is made of: the call, triggers, windows as users see them.
+"""The parts of a Python window: the call, triggers, and windows as users see them.
 
 ``penstock.api`` exports these under Flink's names.
 """
@@ -25,7 +25,7 @@ GLOBAL_END = 2**63 - 1
 
 
 class TimeWindow(NamedTuple):
-    """[start, end) in ms."""
+    """A window [start, end) in ms."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class TimeWindow(NamedTuple):
 
 
 class GlobalWindow(TimeWindow):
-    """All of time."""
+    """The one window that contains all of time."""
 
     def max_timestamp(self) -> int:
         return self.end
@@ -60,11 +60,11 @@ class GlobalWindow(TimeWindow):
 
 @dataclass(frozen=True)
 class WindowCall:
-    """The function-table entry of a window operator.
+    """The entry of a window operator in the function table.
 
-    ``function``: reduce function, AggregateFunction or None (all elements are kept);
-    ``window_function``: ProcessWindowFunction, called with its result, or None;
-    ``state_type``: of the accumulator, or of an element when there is none.
+    ``function``: a reduce function, an AggregateFunction, or None (all elements are kept). ``window_function``:
+    a ProcessWindowFunction that is called with the result, or None. ``state_type``: the type of the
+    accumulator, or of an element if there is none.
     """
 
     function: Any
@@ -84,7 +84,7 @@ class _Context:
 
 
 class TriggerResult(enum.Enum):
-    """What a window does: give results (FIRE), forget its elements (PURGE), both, or nothing (CONTINUE)."""
+    """What a window does: emit results (FIRE), drop its elements (PURGE), both, or nothing (CONTINUE)."""
 
     CONTINUE = (False, False)
     FIRE = (True, False)
@@ -93,7 +93,7 @@ class TriggerResult(enum.Enum):
 
     @property
     def fires(self) -> bool:
-        """Whether the window gives results."""
+        """Whether the window emits results."""
         return self.value[0]
 
     def is_fire(self) -> bool:
@@ -106,15 +106,15 @@ class TriggerResult(enum.Enum):
 
     @property
     def purges(self) -> bool:
-        """Whether the window forgets its elements."""
+        """Whether the window drops its elements."""
         return self.value[1]
 
 
 class Trigger:
-    """Says when a window gives results.
+    """Decides when a window emits results.
 
-    ``ctx`` of each method is a ``TriggerContext``: times in ms, timers, and the state of this key and window.
-    ``Trigger[tuple, TimeWindow]`` is ``Trigger``: the parameters are for the reader.
+    The ``ctx`` of each method is a ``TriggerContext``: times in ms, timers, and the state of this key and
+    window. ``Trigger[tuple, TimeWindow]`` is the same class: type parameters have no effect.
     """
 
     TriggerContext: Any = _Context("TriggerContext")
@@ -136,7 +136,7 @@ class Trigger:
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
-        """Whether it has ``on_merge``: only such triggers are taken for session windows."""
+        """Whether the trigger implements ``on_merge``. Session windows take only such triggers."""
         return False
 
     def on_merge(self, window: TimeWindow, ctx: Any) -> None:
@@ -155,7 +155,7 @@ class Trigger:
         )
 
     def clear(self, window: TimeWindow, ctx: Any) -> None:
-        """Called when ``window`` is over: forget what ``ctx`` holds for it."""
+        """Called when ``window`` has ended: delete the state and timers that ``ctx`` holds for it."""
 
 
 class EventTimeTrigger(Trigger):
@@ -179,7 +179,7 @@ class EventTimeTrigger(Trigger):
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Any) -> None:
-        # Where the watermark has passed it already, the element that merged the windows fires it.
+        # If the watermark has passed the window's end, the element that merged the windows fires the window.
         if window.max_timestamp() > ctx.get_current_watermark():
             ctx.register_event_time_timer(window.max_timestamp())
 
@@ -214,7 +214,7 @@ class ProcessingTimeTrigger(Trigger):
 
 
 class CountTrigger(Trigger):
-    """Fires at every ``n``-th element of the window. The elements after the last firing are never given out."""
+    """Fires at every ``n``-th element of the window. Elements after the last firing are never emitted."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -247,7 +247,7 @@ class CountTrigger(Trigger):
 class PurgingTrigger(Trigger):
     """Fires as the trigger ``inner`` does, and empties the window each time.
 
-    The window itself stays: later elements are given out without those that were given out before.
+    The window stays open: later firings emit only the elements that came after the last one.
     """
 
     def __init__(self, inner: Trigger) -> None:
@@ -282,7 +282,7 @@ class PurgingTrigger(Trigger):
 
 
 class NeverTrigger(Trigger):
-    """Never fires: for a window of which only other things are wanted (a late side output, a merge)."""
+    """Never fires. Use it for a window whose results are not needed (a late side output, a merge)."""
 
     @classmethod
     def create(cls) -> NeverTrigger:
@@ -300,7 +300,7 @@ class NeverTrigger(Trigger):
 
 
 class _ContinuousTrigger(Trigger):
-    """Every ``interval_ms``. ``fire-time``: when the window fires next; of merged windows the first."""
+    """Fires every ``interval_ms``. The state ``fire-time`` is the next firing; merged windows take the earliest."""
 
     _FIRE_TIME = ReducingStateDescriptor("fire-time", min, BigIntType())
 
@@ -330,7 +330,7 @@ class _ContinuousTrigger(Trigger):
         raise NotImplementedError
 
     def _begin(self, time: int, window: TimeWindow, ctx: Any) -> None:
-        """An element at ``time``: the next firing is set, where none is."""
+        """An element came at ``time`` (ms): set the next firing if none is set."""
         if ctx.get_partitioned_state(self._FIRE_TIME).get() is None:
             self._set_next(time - time % self.interval_ms, window, ctx)
 

@@ -1,4 +1,4 @@
-"""The join of two windowed inputs: equal keys in equal windows, when the window closes."""
+"""The join of two windowed inputs: rows with equal keys in equal windows, when the window closes."""
 
 from __future__ import annotations
 
@@ -41,13 +41,12 @@ LEFT, RIGHT = 0, 1
 Window = tuple[int, int]
 _LONG = t.BigIntType(False)
 _NONE = np.empty(0, np.int64)
-#: Of end, start and hash of the key.
+#: The sort order by window end, window start and hash of the key.
 _ORDER = (SortKey(0), SortKey(1), SortKey(2))
 
 
 class WindowJoinOperator(Operator):
-    """Rows wait until the watermark passes the end of their window; then they are joined, those
-    of one key together, and dropped."""
+    """Keeps rows until the watermark passes the end of their window; then joins them key by key and frees them."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
         self.spec = spec
@@ -76,7 +75,7 @@ class WindowJoinOperator(Operator):
                 zip(("left", "right"), self._schemas, self._keys_of, strict=True)
             )
         )
-        #: (start, end) of windows that have rows.
+        #: The (start, end) of each window that has rows.
         self._open: set[Window] = set()
         self._watermark = restored_watermark(restored)
         for log in self._logs:
@@ -114,7 +113,7 @@ class WindowJoinOperator(Operator):
         self._open.update(window for window, _ in self._by_window(side, batch))
 
     def _by_window(self, side: int, batch: Batch) -> Iterator[tuple[Window, np.ndarray | None]]:
-        """(window, its rows; None: all), by end, then start."""
+        """(window, numbers of its rows; None: all rows), by end, then by start."""
         if not batch.num_rows:
             return
         starts, ends = (batch.columns[i].values for i in self._windows_of[side])

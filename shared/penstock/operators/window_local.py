@@ -1,4 +1,4 @@
-"""The local phase of a two-phase window aggregation: partial cells before the exchange."""
+"""The local phase of a two-phase window aggregation: partial results per key and pane before the exchange."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _LONG = t.BigIntType(False)
 
 
 class LocalWindowAggregateOperator(Operator):
-    """Output: keys, pane end (BIGINT µs), accumulator columns, for each batch at once: so it
-    has no keyed state. Batches are large where it matters, and event time moves on, so
-    keeping cells from one to the next would save little. Its event time is kept for the
-    lateness test."""
+    """Aggregates each batch by key and pane and emits it at once; it has no keyed state.
+
+    Output: keys, pane end (BIGINT µs), accumulator columns. To keep cells between batches would save little,
+    because batches are large under load and event time advances. Its watermark is kept, to recognise late rows.
+    """
 
     def __init__(self, spec: WindowAggregateSpec) -> None:
         self.spec = spec

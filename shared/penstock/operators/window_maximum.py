@@ -1,4 +1,4 @@
-"""Drops rows that a greater one of their window has beaten already."""
+"""Drops rows that are below the maximum of their window."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 _LONG = t.BigIntType(False)
-#: Windows whose maximum is remembered; above it the batch alone decides.
+#: The most windows whose maximum is remembered. With more of them a row is compared only within its batch.
 _REMEMBERED = 4096
 
 
 class WindowMaximumOperator(Operator):
-    """Before a join of rows with their window's maximum, and before that maximum: a row
-    below one that came earlier can do nothing for either. What it remembers only makes it
-    drop more, so it is no state: after a restore it starts anew.
+    """Drops rows before a join of rows with their window's maximum, and before that maximum.
 
-    Rows without a value, late ones, and ones on a window's very start (which a BETWEEN
-    counts to the window before as well) always pass.
+    A row below an earlier one of its window affects neither. The remembered maxima only let the operator drop
+    more rows, so they are no state: they are empty after a restore. Rows without a value, late rows, and rows
+    exactly at a window's start (which a BETWEEN also counts to the window before) always pass.
     """
 
     def __init__(self, spec: WindowMaximumSpec) -> None:
@@ -79,7 +78,7 @@ class WindowMaximumOperator(Operator):
         return codes >= best[groups]
 
     def _raise(self, end: int, code: int) -> int:
-        """The greatest code of the window so far, this one included."""
+        """The greatest code of the window so far, ``code`` included."""
         if end - 1 <= self._watermark:
             return np.iinfo(np.int64).min
         known = self._best.get(end)

@@ -1,8 +1,8 @@
-"""Windows of which a part lies on disk, or that are large: merged piece by piece.
+"""Windows that are large or partly on disk are merged piece by piece.
 
-The panes of a window are read side by side in the order of their keys' hashes, those in
-memory and those on disk. A piece is a range of hashes: it has all cells of its keys, and no
-more of them than may be in memory beside the state. Nothing of the state moves.
+The panes of a window, in memory and on disk, are read in parallel in the order of their keys' hashes. A piece
+is a range of hashes: it has all cells of its keys, and only as many as may be in memory beside the state. The
+state does not change.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from penstock.state.cold_runs import Run, RunPiece, RunTier
     from penstock.types.column import Column
 
-    #: (key columns, results) of some keys, each once.
+    #: (key columns, result columns); each key occurs once.
     Rows = tuple[list[Column], list[Column]]
-    #: A pane: what it is called on disk, and those of its cells in memory that count.
+    #: A pane: its name on disk, and the cells in memory that belong to the result.
     PanePart = tuple[tuple[int, ...], np.ndarray]
 
-#: Of a window on disk, keys read ahead of each pane at least.
+#: The least number of keys that are read ahead from each pane on disk.
 _LEAST_KEYS = 64
 
 
 class WindowPieces:
-    """``keys_of(cells)``: key columns of cells in memory, without the pane's."""
+    """Merges windows in pieces. ``keys_of(cells)`` gives the key columns of cells in memory, without the pane."""
 
     def __init__(
         self, tier: RunTier, aggregates: AggregateSet, keys_of: Callable[[np.ndarray], list[Column]]
@@ -40,13 +40,13 @@ class WindowPieces:
         self._tier, self._aggregates, self._keys_of = tier, aggregates, keys_of
 
     def needed(self, runs: Sequence[tuple[int, ...]], cells: int) -> bool:
-        """Whether a window of these panes, with so many cells in memory, is not merged at once."""
+        """Whether a window of these panes, with ``cells`` cells in memory, must be merged in pieces."""
         if any(self._tier.lies(run) for run in runs):
             return True
         return len(runs) > 1 and self._tier.is_large(cells)
 
     def whole(self, panes: Sequence[PanePart]) -> Iterator[Rows]:
-        """All keys of a window, from its panes in the order of their time."""
+        """The results of all keys of a window. ``panes`` are in the order of their time."""
         runs = [self._tier.run(name) if self._tier.lies(name) else None for name, _ in panes]
         try:
             if len(panes) == 1:
@@ -59,7 +59,7 @@ class WindowPieces:
                     run.close()
 
     def some(self, panes: Sequence[PanePart], keys: list[Column]) -> Iterator[Rows]:
-        """A few keys of a window; the cells of ``panes`` are theirs only."""
+        """The results of a few keys of a window. The cells of ``panes`` must belong to these keys."""
         found = [self._tier.peek(name, keys) if self._tier.lies(name) else None for name, _ in panes]
         yield from self._rows([cells for _, cells in panes], found)
 
@@ -98,7 +98,7 @@ class WindowPieces:
             at, more = stop, upto is not None
 
     def _hashes(self, cells: np.ndarray) -> np.ndarray:
-        """Piece by piece: the keys of all cells would be as much again."""
+        """The uint64 hashes of the cells' keys, computed in pieces: the keys of all cells would double the memory."""
         most = self._tier.piece_keys
         parts = [hash_columns(self._keys_of(cells[i : i + most])) for i in range(0, len(cells), most)]
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
@@ -106,7 +106,7 @@ class WindowPieces:
     # -- rows ----------------------------------------------------------------------------
 
     def _rows(self, cells: Sequence[np.ndarray], pieces: Sequence[RunPiece | None]) -> Iterator[Rows]:
-        """Of one piece, by pane: cells in memory and rows from disk."""
+        """The results of one piece; ``cells`` (in memory) and ``pieces`` (from disk) have one element per pane."""
         parts: list[tuple[list[Column], AggregateSet, np.ndarray]] = []
         for mine, piece in zip(cells, pieces, strict=True):
             if len(mine):

@@ -24,7 +24,7 @@ _LONG = t.BigIntType(False)
 
 
 class WindowTableOperator(Operator):
-    """Each row once per window of its own, with window_start, window_end, window_time."""
+    """Emits each row once per window that contains it, with window_start, window_end and window_time."""
 
     def __init__(self, spec: WindowTableSpec) -> None:
         self.spec = spec
@@ -45,6 +45,7 @@ class WindowTableOperator(Operator):
 
 
 def make_window_table(spec: WindowTableSpec) -> Operator:
+    """The operator of a ``WindowTableSpec``: ``SessionTableOperator`` for sessions, else ``WindowTableOperator``."""
     if spec.window.kind == "session":
         from penstock.operators.session_table import SessionTableOperator
 
