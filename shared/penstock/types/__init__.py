@@ -1,7 +1,7 @@
-"""Types, columns and batches: what data is, everywhere in Penstock.
+"""SQL types, columns and batches: the data model of all of Penstock.
 
-``Batch``, ``Column`` and ``RowKind`` are loaded when first asked for, so that services,
-which only need logical types, start without NumPy and Arrow.
+``Batch``, ``Column`` and ``RowKind`` are imported when they are first used, so that services, which need only
+logical types, start without NumPy and Arrow.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
-"""The one module that knows how Arrow lays arrays out in memory.
+"""The one module that knows how Arrow lays out arrays in memory.
 
-Arrow keeps an array as a few buffers, from which a slice takes a part: a bitmap that says which values are
-not NULL (least significant bit first; missing when nothing is NULL), the values of a fixed width end to end
-or, for texts and lists, n + 1 offsets into the bytes or the elements. Every function here respects the
-slice, reads without a copy unless it says otherwise, and refuses a type whose layout is another one. What
-is read may be read-only, and what lies under a NULL is unspecified. The functions work on whole arrays: a
-hot path calls one of them once for each batch.
+An Arrow array is a few buffers, of which a slice uses a part: a bitmap of the values that are not NULL (least
+significant bit first; missing if no value is NULL), and the values of a fixed width end to end or, for texts
+and lists, n + 1 offsets into the bytes or the elements. Every function here respects slices, copies nothing
+unless its docstring says so, and raises InternalError for a type with another layout. Results may be read-only;
+the value under a NULL is unspecified. The functions work on whole arrays: a hot path calls one of them once per
+batch.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _MOST_BYTES = int(np.iinfo(np.int32).max)
 
 
 def validity(array: pa.Array) -> np.ndarray | None:
-    """bool[n], True where a value is not NULL; None when nothing is NULL. A copy."""
+    """bool[n], True for values that are not NULL; None if no value is NULL. A copy."""
     if not array.null_count:
         return None
     valid: np.ndarray = pc.is_valid(array).to_numpy(zero_copy_only=False)
@@ -88,7 +88,7 @@ def validity(array: pa.Array) -> np.ndarray | None:
 
 
 def validity_bitmap(array: pa.Array) -> pa.Buffer | None:
-    """The bitmap of an array as another array of its length may have it; None when nothing is NULL. A copy."""
+    """The validity bitmap of the array, starting at bit 0; None if no value is NULL. A copy."""
     # Arrow's own packing: the result starts at bit 0 even for a slice.
     return pc.is_valid(array).buffers()[1] if array.null_count else None
 
@@ -160,10 +160,10 @@ def decimal128_array(
 
 
 def value_offsets(array: pa.Array) -> np.ndarray:
-    """int32[n + 1] (int64 for a large type): where each text or list starts, and where the last one ends.
+    """int32[n + 1] (int64 for a large type): the start of each text or list, then the end of the last one.
 
-    Positions in the whole of the bytes or elements, of which a slice has a part. A NULL may span some.
-    InternalError for a type without offsets.
+    Offsets count in the whole of the bytes or elements, of which a slice uses a part. A NULL may span some of
+    them. Raises InternalError for a type without offsets.
     """
     dtype = _OFFSETS.get(array.type.id)
     if dtype is None:
@@ -187,7 +187,8 @@ def value_bytes(array: pa.Array) -> np.ndarray:
 
 
 def equal_length_bytes(array: pa.Array) -> np.ndarray | None:
-    """uint8[n, length]: the texts, where they all have one length above 0; None where not, or with NULLs."""
+    """uint8[n, length]: the bytes of texts that all have the same length above 0; None otherwise, or if there
+    are NULLs."""
     n = len(array)
     if array.null_count or not n:
         return None
@@ -199,7 +200,11 @@ def equal_length_bytes(array: pa.Array) -> np.ndarray | None:
 
 
 def structured_rows(array: pa.Array, dtype: np.dtype) -> np.ndarray:
-    """dtype[n]: byte strings that each hold one value of ``dtype``, none of them NULL."""
+    """dtype[n]: the values of byte strings that each contain one value of ``dtype``; none may be NULL.
+
+    Raises:
+        InternalError: the strings have another total length.
+    """
     n = len(array)
     if not n:
         return np.zeros(0, dtype)
@@ -226,9 +231,9 @@ def values_between(array: pa.Array, cuts: np.ndarray) -> list[bytes]:
 
 
 def offsets_of_lengths(lengths: np.ndarray) -> np.ndarray:
-    """int32[n + 1]: the offsets of texts of the given lengths (int[n], bytes), end to end.
+    """int32[n + 1]: the offsets of texts with the given lengths (int[n], bytes), end to end.
 
-    InternalError when they are longer than 32 bits can say: the sum would wrap and the rows be others.
+    Raises InternalError if the sum exceeds 32 bits: it would wrap around and give wrong rows.
     """
     total = int(lengths.sum(dtype=np.int64))
     if total > _MOST_BYTES:
@@ -241,9 +246,10 @@ def offsets_of_lengths(lengths: np.ndarray) -> np.ndarray:
 def binary_array(
     type_: pa.DataType, offsets: np.ndarray, data: np.ndarray | bytes
 ) -> pa.StringArray | pa.BinaryArray:
-    """Texts of ``type_`` (string or binary), none of them NULL: int32[n + 1] offsets into bytes, not copied.
+    """Texts of ``type_`` (string or binary) without NULLs: int32[n + 1] offsets into bytes, which are not
+    copied.
 
-    A writer that keeps the bytes must not change those that the offsets name.
+    The caller must not change the bytes that the offsets cover.
     """
     return pa.Array.from_buffers(type_, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -256,9 +262,9 @@ def binary_array_of_width(data: np.ndarray | bytes, n: int, width: int) -> pa.Bi
 
 
 def recut(array: pa.Array, offsets: np.ndarray) -> pa.Array:
-    """Other pieces of the same bytes: texts of the array's type at int32[m + 1] offsets, none of them NULL.
+    """Other parts of the same bytes: texts of the array's type at int32[m + 1] offsets, without NULLs.
 
-    The offsets count as ``value_offsets`` of the array does. No byte is copied.
+    The offsets count as in ``value_offsets``. No byte is copied. Raises InternalError for other types.
     """
     if array.type.id not in _TEXT_OFFSETS or _TEXT_OFFSETS[array.type.id] is not _INT32:
         raise _unreadable(array, "texts with offsets of 32 bits")
@@ -269,7 +275,7 @@ def recut(array: pa.Array, offsets: np.ndarray) -> pa.Array:
 
 def _offsets(array: pa.Array, buffer: pa.Buffer | None, dtype: np.dtype) -> np.ndarray:
     n = len(array)
-    # An empty array may come without the one offset that it should have.
+    # An empty array may lack the one offset that it should have.
     if buffer is None or not buffer.size:
         return np.zeros(n + 1, dtype)
     return np.frombuffer(buffer, dtype, n + 1, array.offset * dtype.itemsize)

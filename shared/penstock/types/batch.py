@@ -1,7 +1,7 @@
-"""Batches: columns of equal length, with row kinds and record timestamps.
+"""Batches: columns of equal length, with row kinds and event times.
 
-A batch crosses channels as one Arrow record batch whose two leading columns are the
-row kinds and the event times, each left out when absent (see ``to_arrow``).
+A channel transports a batch as one Arrow record batch whose two leading columns are the row kinds and the event
+times; each of them is left out if it is absent (see ``to_arrow``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RowKind(enum.IntEnum):
 KIND_SIGN = np.array([1, -1, 1, -1], np.int8)
 
 
-#: In ``Batch.times``: this record has none.
+#: In ``Batch.times``: the record has no event time.
 NO_TIME = -(2**63)
 
 
@@ -92,7 +92,7 @@ class Batch:
         return self.columns[self.schema.index(name)]
 
     def signs(self) -> np.ndarray | None:
-        """int8 +1 / -1 a row, or None when every row adds."""
+        """int8 per row: +1 adds, -1 retracts; None if every row adds."""
         return None if self.kinds is None else KIND_SIGN[self.kinds]
 
     # -- reshaping --------------------------------------------------------------
@@ -129,7 +129,7 @@ class Batch:
         return self if len(indices) == self.num_rows else self.take(indices)
 
     def halves(self) -> tuple[Batch, Batch] | None:
-        """Its first and its second half; None for fewer than two rows."""
+        """The first and the second half; None for fewer than two rows."""
         if self.num_rows < 2:
             return None
         return self.slice(0, self.num_rows // 2), self.slice(self.num_rows // 2)
@@ -150,7 +150,7 @@ class Batch:
         )
 
     def times_or_none(self) -> np.ndarray:
-        """``times``, also where no record has one."""
+        """``times``, or an array of ``NO_TIME`` if no record has an event time."""
         return np.full(self.num_rows, NO_TIME, np.int64) if self.times is None else self.times
 
     @property
@@ -190,7 +190,7 @@ class Batch:
     # -- Arrow and Python ---------------------------------------------------------
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Physical record batch: [__kind uint8], [__time int64], then the columns."""
+        """The physical record batch: [__kind uint8], [__time int64], then the columns."""
         arrays, names = [], []
         if self.kinds is not None:
             arrays.append(pa.array(self.kinds))
@@ -220,7 +220,7 @@ class Batch:
         return cls(schema, columns, kinds=kinds, times=times, num_rows=rb.num_rows)
 
     def to_external_arrow(self) -> pa.RecordBatch:
-        """Record batch as another tool expects it (no kinds, no times)."""
+        """A record batch for other tools, without kinds and times."""
         fields = [pa.field(f.name, c.to_external_arrow().type) for f, c in self._pairs()]
         arrays = [c.to_external_arrow() for c in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -274,7 +274,7 @@ class Batch:
 
 
 def physical_arrow_schema(schema: Schema, *, kinds: bool, times: bool) -> pa.Schema:
-    """The Arrow schema that ``Batch.to_arrow`` gives for such a batch."""
+    """The Arrow schema of ``Batch.to_arrow`` for a batch with or without kinds and times."""
     fields = [pa.field(KIND_FIELD, pa.uint8())] if kinds else []
     fields += [pa.field(TIME_FIELD, pa.int64())] if times else []
     fields += [pa.field(str(i), arrow_type(f.type)) for i, f in enumerate(schema.fields)]

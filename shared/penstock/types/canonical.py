@@ -1,8 +1,8 @@
-"""Keys of any Python type: when two are equal, and what decides their key group.
+"""Keys of any Python type: which keys are equal, and the bytes that decide their key group.
 
-A key of a type without a declaration is compared by its *canonical bytes*, never by ``hash`` and
-``==`` of its class: those may differ between two processes, and a class's own may change with the
-program. Two keys are equal when their types and their parts are:
+A key without a declared type is compared by its *canonical bytes*, not by ``hash`` and ``==`` of its class:
+these may differ between processes, and may change with the program. Two keys are equal if their types and their
+parts are equal:
 
 * int, float, bool, str, bytes, None, Decimal, date, time, datetime, timedelta, UUID: the value; an
   int and a float are different keys, −0.0 is 0.0, NaN is one key, Decimal('1.0') is Decimal('1.00'),
@@ -13,8 +13,8 @@ program. Two keys are equal when their types and their parts are:
 * dataclass, msgspec Struct, attrs class, pydantic model: the class (module and qualified name) and
   the fields that its equality compares.
 
-Everything else is refused by name: a class without equality would make every record a key of its
-own, and what a hand-written ``__eq__`` looks at is not known here.
+Any other class is refused by name. Without equality every record would have a key of its own, and the fields
+that a hand-written ``__eq__`` compares are unknown here.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _US = dt.timedelta(microseconds=1)
-#: These compare, hash and differ from each other in Python as they do here.
+#: Python compares and hashes values of these types in the same way as canonical bytes would.
 _DIRECT = frozenset({str, bytes, int, type(None)})
 
 
 class RawKey:
-    """A key that dictionaries find by its canonical bytes. ``value``: as the user made it."""
+    """A key that compares and hashes by its canonical bytes. ``value`` is the user's object."""
 
     __slots__ = ("_hash", "canonical", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
         self.canonical = canonical(value)
-        # Within this process only. An IntEnum's member meets the int that it equals.
+        # The hash is used only in this process. A member of an IntEnum has the hash of the int that it equals.
         cls: Any = type(value)
         direct = _direct(cls)
         self._hash = hash(self.canonical if direct is None else direct(value))
@@ -69,12 +69,12 @@ class RawKey:
 
 
 def dictionary_key(value: Any) -> Any:
-    """What stands for a RAW key in dictionaries."""
+    """The key that stands for a RAW value in dictionaries: the value itself, or a ``RawKey``."""
     return value if type(value) in _DIRECT else RawKey(value)
 
 
 def equal_keys(a: Any, b: Any) -> bool:
-    """Whether two RAW values are one key; by ``==`` where they can be none."""
+    """Whether two RAW values are the same key; values that cannot be keys are compared by ``==``."""
     if a is b:
         return True
     if type(a) in _DIRECT and type(a) is type(b):
@@ -86,7 +86,7 @@ def equal_keys(a: Any, b: Any) -> bool:
 
 
 def user_key(key: Any) -> Any:
-    """The user's key of what ``dictionary_key`` gave, also inside of a key of several parts."""
+    """The user's key for a result of ``dictionary_key``, also inside a key of several parts."""
     if type(key) is RawKey:
         return key.value
     if type(key) is tuple:
@@ -95,7 +95,11 @@ def user_key(key: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """The canonical bytes of a key. UnsupportedError, by the class's name, when it has none."""
+    """The canonical bytes of a key.
+
+    Raises:
+        UnsupportedError: the class of the value, or of a part, cannot be a key; the error names it.
+    """
     out = bytearray()
     try:
         _write(value, out)
@@ -180,7 +184,7 @@ _WRITERS: dict[type, Callable[[Any, bytearray], Any]] = {
     str: lambda value, out: _sized(b"s", str.__str__(value).encode("utf-8", "surrogatepass"), out),
     bytes: lambda value, out: _sized(b"b", bytes(value), out),
     decimal.Decimal: _decimal,
-    dt.datetime: _datetime,  # before date, of which it is a subclass
+    dt.datetime: _datetime,  # before date: datetime is a subclass of date
     dt.date: lambda value, out: out.extend(b"a" + value.toordinal().to_bytes(4, "little")),
     dt.time: _time,
     dt.timedelta: lambda value, out: out.extend(b"u" + (value // _US).to_bytes(10, "little", signed=True)),
@@ -195,7 +199,7 @@ _WRITERS: dict[type, Callable[[Any, bytearray], Any]] = {
 
 @lru_cache(maxsize=4096)
 def _writer(cls: type) -> Callable[[Any, bytearray], Any] | None:
-    """How a class's values are written; None: they cannot be."""
+    """The function that writes the values of a class; None if its values cannot be keys."""
     found = _WRITERS.get(cls)
     if found is not None:
         return found
@@ -216,7 +220,7 @@ def _writer(cls: type) -> Callable[[Any, bytearray], Any] | None:
 
 @lru_cache(maxsize=4096)
 def _direct(cls: type) -> Callable[[Any], Any] | None:
-    """A class's values as the str, bytes or int that they equal; None when they equal none."""
+    """A function from values of a class to the str, bytes or int that they equal; None if they equal none."""
     writer = _writer(cls)
     for base, to in ((str, str.__str__), (bytes, bytes), (int, int)):
         if writer is _WRITERS[base]:
@@ -227,7 +231,7 @@ def _direct(cls: type) -> Callable[[Any], Any] | None:
 
 
 def python_number(value: Any) -> Any:
-    """NumPy's numbers and strings as Python's, everything else as it is."""
+    """NumPy's numbers and strings as Python's; any other value unchanged."""
     return value.item() if _is_numpy(type(value)) else value
 
 
@@ -242,14 +246,15 @@ def _is_numpy(cls: type) -> bool:
 
 
 def _compared_fields(cls: type) -> Callable[[Any], list[Any]] | None:
-    """The values that the generated equality of a class compares; None when it has no such."""
+    """A function that returns the field values which the generated equality of a class compares; None without
+    such equality."""
     if dataclasses.is_dataclass(cls):
         names = [f.name for f in dataclasses.fields(cls) if f.compare]
         if not cls.__dataclass_params__.eq or not _is_generated(cls, names):  # type: ignore[attr-defined]
             return None
         return lambda value: [getattr(value, name) for name in names]
     if hasattr(cls, "__struct_config__"):
-        # One that was written in Python is a function.
+        # A hand-written __eq__ is a function, a generated one is not.
         if not cls.__struct_config__.eq or not isinstance(cls.__eq__, types.WrapperDescriptorType):
             return None
         fields = cls.__struct_fields__  # type: ignore[attr-defined]
@@ -273,8 +278,7 @@ def _compared_fields(cls: type) -> Callable[[Any], list[Any]] | None:
 
 
 def _is_generated(cls: type, fields: Sequence[str]) -> bool:
-    """Whether ``__eq__`` was made by a class decorator: its code lies in no file, and looks at
-    these fields and nothing else."""
+    """Whether a class decorator generated ``__eq__``: its code is in no file, and reads exactly these fields."""
     code = getattr(cls.__eq__, "__code__", None)
     return (
         code is not None

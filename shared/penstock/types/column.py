@@ -1,13 +1,12 @@
-"""``Column(values, valid | None)``: the one in-memory column.
+"""``Column(values, valid | None)``: the one form of a column in memory.
 
-Arrow's own layout of offsets and bitmaps is ``arrow_buffers``' business. Fixed-width types
-are NumPy arrays (``values``) with a boolean mask (``valid``, True = not NULL, or None
-when nothing is NULL); what stands under an invalid slot is unspecified but of the right
-dtype. The rest are Arrow arrays, whose own validity is shown as ``valid`` too.
+A fixed-width type is a NumPy array (``values``) with a boolean mask (``valid``, True = not NULL, or None if no
+value is NULL); the value under a NULL is unspecified but of the right dtype. Any other type is an Arrow array,
+whose validity ``valid`` shows too. ``arrow_buffers`` knows Arrow's own layout.
 
-Two Arrow mappings exist. ``to_arrow()`` is the *physical* one, zero-copy, for channels
-and snapshots (a DECIMAL(10,2) is int64). ``to_external_arrow()`` is what a person or
-another tool expects (decimal128, timestamp[us], date32): for connectors and results.
+There are two forms in Arrow. ``to_arrow()`` is the *physical* form, without a copy, for channels and snapshots
+(a DECIMAL(10, 2) is int64). ``to_external_arrow()`` is the form that people and other tools expect (decimal128,
+timestamp[us], date32), for connectors and results.
 """
 
 from __future__ import annotations
@@ -140,8 +139,8 @@ class Column:
     # -- reshaping --------------------------------------------------------------
 
     def take(self, indices: np.ndarray) -> Column:
-        """The rows at ``indices``. Without a NULL among them the result has no mask: a filter on one kind
-        of event leaves no NULL in that kind's fields, and what has a mask takes slower paths later."""
+        """The rows at ``indices``. If none of them is NULL the result has no mask, because masks make later
+        steps slower."""
         if isinstance(self.values, np.ndarray):
             valid = None if self._valid is None else self._valid[indices]
             return Column(self.type, self.values[indices], None if valid is None or valid.all() else valid)
@@ -178,7 +177,7 @@ class Column:
 
     @staticmethod
     def concat(columns: Sequence[Column]) -> Column:
-        """The values of all ``columns``, which have one type, in order."""
+        """The values of all ``columns``, which must have one type, in order."""
         first = columns[0]
         if len(columns) == 1:
             return first
@@ -192,7 +191,7 @@ class Column:
         return Column(first.type, pa.concat_arrays([c.values for c in columns]))
 
     def child(self, index: int) -> Column:
-        """Field ``index`` of a ROW column; NULL where the row is.
+        """Field ``index`` of a ROW column; NULL where the row is NULL.
 
         Raises:
             InternalError: The column is no ROW.
@@ -235,7 +234,8 @@ class Column:
     def to_pylist(self) -> list[Any]:
         """Python values: int, float, str, Decimal, date, time, datetime, timedelta, list …
 
-        RecordError for a date or time outside the years 1 to 9999, which SQL and Python do not have.
+        Raises:
+            RecordError: A date or time is outside the years 1 to 9999, which SQL and Python do not have.
         """
         if isinstance(self.values, np.ndarray) and self.values.dtype.hasobject:
             if self._valid is None:
@@ -253,7 +253,7 @@ class Column:
             ) from err
 
     def storage_list(self) -> list[Any]:
-        """Storage values (unscaled decimals, µs) as Python objects, None for NULL: fast."""
+        """Storage values (unscaled decimals, µs) as Python objects, None for NULL. Faster than ``to_pylist``."""
         values = self.values
         if isinstance(values, np.ndarray):
             out = values.tolist()
@@ -265,7 +265,7 @@ class Column:
 
 
 def _outside_the_calendar(array: pa.Array) -> str:
-    """The first value that Python's calendar does not have, as a text."""
+    """The text of the first value that is outside Python's calendar."""
     for value in array:
         try:
             value.as_py()
@@ -277,6 +277,7 @@ def _outside_the_calendar(array: pa.Array) -> str:
 
 
 def column_from_pylist(type_: t.LogicalType, values: Iterable[Any]) -> Column:
+    """A column of Python values; None is NULL. Arrow's or Python's error if a value does not fit."""
     values = list(values)
     dtype = numpy_dtype(type_)
     if dtype is not None and dtype.hasobject:
@@ -294,7 +295,7 @@ def column_from_pylist(type_: t.LogicalType, values: Iterable[Any]) -> Column:
 def _raw_from_arrow(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     items = array.to_pylist()
     out = np.empty(len(items), dtype=object)
-    # A loop on purpose: assigning a list of equal-length tuples would make it 2-D.
+    # This must be a loop: the assignment of a list of equally long tuples would be two-dimensional.
     for i, item in enumerate(items):
         out[i] = None if item is None else pickling.loads(item)
     valid = None
@@ -306,7 +307,7 @@ def _raw_from_arrow(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
 def _fixed_from_arrow(
     type_: t.LogicalType, array: pa.Array, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values and mask of a fixed-width array, without ``to_numpy``'s floats for NULLs."""
+    """The values and the mask of a fixed-width array. (``to_numpy`` would turn integers with NULLs into floats.)"""
     n = len(array)
     if isinstance(type_, t.NullType):
         return np.zeros(n, np.bool_), np.zeros(n, np.bool_)
@@ -332,7 +333,7 @@ def _to_physical(type_: t.LogicalType, array: pa.Array) -> pa.Array:
 
 
 def _decimal_to_unscaled(array: pa.Array, type_: t.DecimalType) -> pa.Array:
-    """decimal128 → int64 by its low word (two's complement, p <= 18 fits)."""
+    """decimal128 as int64 of unscaled values: the low words, since p <= 18 fits."""
     array = array.cast(pa.decimal128(type_.precision, type_.scale))
     valid = validity(array)
     return pa.array(decimal128_words(array)[0].copy(), mask=None if valid is None else ~valid)

@@ -1,4 +1,4 @@
-"""Durations as a person says them: ``1 h 30 min``, ``10 s``, ``500 ms``."""
+"""Durations as text for people: ``1 h 30 min``, ``10 s``, ``500 ms``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = (
 
 
 def duration_text(us: int) -> str:
-    """A duration of so many microseconds, exactly."""
+    """The exact text of a duration of ``us`` microseconds."""
     if not us:
         return "0 s"
     parts, rest = [], abs(us)
@@ -25,5 +25,5 @@ def duration_text(us: int) -> str:
 
 
 def shifted(column: str, us: int) -> str:
-    """A time column moved by a duration: ``ts - 1 h``; the column itself for none."""
+    """The text of a time column plus a duration: ``ts - 1 h``; only the column for 0."""
     return f"{column} {'-' if us < 0 else '+'} {duration_text(abs(us))}" if us else column

@@ -65,6 +65,8 @@ class _Type(msgspec.Struct, frozen=True, tag_field="t"):
 
 
 class BooleanType(_Type, frozen=True, tag="bool"):
+    """SQL BOOLEAN."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -72,6 +74,8 @@ class BooleanType(_Type, frozen=True, tag="bool"):
 
 
 class TinyIntType(_Type, frozen=True, tag="i8"):
+    """SQL TINYINT: 8 bits, signed."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -79,6 +83,8 @@ class TinyIntType(_Type, frozen=True, tag="i8"):
 
 
 class SmallIntType(_Type, frozen=True, tag="i16"):
+    """SQL SMALLINT: 16 bits, signed."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -86,6 +92,8 @@ class SmallIntType(_Type, frozen=True, tag="i16"):
 
 
 class IntType(_Type, frozen=True, tag="i32"):
+    """SQL INT: 32 bits, signed."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -93,6 +101,8 @@ class IntType(_Type, frozen=True, tag="i32"):
 
 
 class BigIntType(_Type, frozen=True, tag="i64"):
+    """SQL BIGINT: 64 bits, signed."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -100,6 +110,8 @@ class BigIntType(_Type, frozen=True, tag="i64"):
 
 
 class FloatType(_Type, frozen=True, tag="f32"):
+    """SQL FLOAT: 32 bits."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -107,6 +119,8 @@ class FloatType(_Type, frozen=True, tag="f32"):
 
 
 class DoubleType(_Type, frozen=True, tag="f64"):
+    """SQL DOUBLE: 64 bits."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -114,6 +128,8 @@ class DoubleType(_Type, frozen=True, tag="f64"):
 
 
 class DecimalType(_Type, frozen=True, tag="dec"):
+    """SQL DECIMAL(precision, scale). Raises UserError unless 1 <= precision <= 38 and 0 <= scale <= precision."""
+
     precision: int = 10
     scale: int = 0
     nullable: bool = True
@@ -131,6 +147,8 @@ class DecimalType(_Type, frozen=True, tag="dec"):
 
 
 class CharType(_Type, frozen=True, tag="char"):
+    """SQL CHAR(length), in characters."""
+
     length: int = 1
     nullable: bool = True
 
@@ -139,6 +157,8 @@ class CharType(_Type, frozen=True, tag="char"):
 
 
 class VarCharType(_Type, frozen=True, tag="str"):
+    """SQL VARCHAR(length), in characters; STRING has the greatest length."""
+
     length: int = MAX_VARCHAR
     nullable: bool = True
 
@@ -147,6 +167,8 @@ class VarCharType(_Type, frozen=True, tag="str"):
 
 
 class BinaryType(_Type, frozen=True, tag="binary"):
+    """SQL BINARY(length), in bytes."""
+
     length: int = 1
     nullable: bool = True
 
@@ -155,6 +177,8 @@ class BinaryType(_Type, frozen=True, tag="binary"):
 
 
 class VarBinaryType(_Type, frozen=True, tag="bytes"):
+    """SQL VARBINARY(length), in bytes; BYTES has the greatest length."""
+
     length: int = MAX_VARCHAR
     nullable: bool = True
 
@@ -163,6 +187,8 @@ class VarBinaryType(_Type, frozen=True, tag="bytes"):
 
 
 class DateType(_Type, frozen=True, tag="date"):
+    """SQL DATE."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -170,6 +196,8 @@ class DateType(_Type, frozen=True, tag="date"):
 
 
 class TimeType(_Type, frozen=True, tag="time"):
+    """SQL TIME(precision), with 0 to 6 digits of a second."""
+
     precision: int = 0
     nullable: bool = True
 
@@ -187,6 +215,8 @@ def _check_precision(kind: str, precision: int) -> None:
 
 
 class TimestampType(_Type, frozen=True, tag="ts"):
+    """SQL TIMESTAMP(precision), without time zone, with 0 to 6 digits of a second."""
+
     precision: int = 6
     nullable: bool = True
 
@@ -198,6 +228,8 @@ class TimestampType(_Type, frozen=True, tag="ts"):
 
 
 class TimestampLtzType(_Type, frozen=True, tag="tsltz"):
+    """SQL TIMESTAMP_LTZ(precision): an instant, shown in the session's time zone, with 0 to 6 digits of a second."""
+
     precision: int = 6
     nullable: bool = True
 
@@ -209,6 +241,8 @@ class TimestampLtzType(_Type, frozen=True, tag="tsltz"):
 
 
 class YearMonthIntervalType(_Type, frozen=True, tag="ym"):
+    """SQL INTERVAL YEAR TO MONTH."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -216,6 +250,8 @@ class YearMonthIntervalType(_Type, frozen=True, tag="ym"):
 
 
 class DayTimeIntervalType(_Type, frozen=True, tag="ds"):
+    """SQL INTERVAL DAY TO SECOND."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -223,6 +259,8 @@ class DayTimeIntervalType(_Type, frozen=True, tag="ds"):
 
 
 class ArrayType(_Type, frozen=True, tag="array"):
+    """SQL ARRAY<element>."""
+
     element: LogicalType
     nullable: bool = True
 
@@ -231,6 +269,8 @@ class ArrayType(_Type, frozen=True, tag="array"):
 
 
 class MapType(_Type, frozen=True, tag="map"):
+    """SQL MAP<key, value>."""
+
     key: LogicalType
     value: LogicalType
     nullable: bool = True
@@ -240,6 +280,8 @@ class MapType(_Type, frozen=True, tag="map"):
 
 
 class MultisetType(_Type, frozen=True, tag="multiset"):
+    """SQL MULTISET<element>: elements with their counts."""
+
     element: LogicalType
     nullable: bool = True
 
@@ -265,6 +307,8 @@ class RowType(_Type, frozen=True, tag="row"):
 
 
 class NullType(_Type, frozen=True, tag="null"):
+    """The type of a NULL literal."""
+
     nullable: bool = True
 
     def sql(self) -> str:
@@ -272,10 +316,10 @@ class NullType(_Type, frozen=True, tag="null"):
 
 
 class RawType(_Type, frozen=True, tag="raw"):
-    """Any Python value. Crosses processes and snapshots through ``serializer``.
+    """Any Python value. ``serializer`` turns it into bytes for other processes and snapshots.
 
-    ``pickle`` is the DataStream API's choice for a type that was not declared; a
-    registered serializer is named ``name:version``.
+    ``pickle`` is the DataStream API's choice for a type that was not declared; a registered serializer is named
+    ``name:version``.
     """
 
     serializer: str = "pickle"
@@ -348,4 +392,5 @@ def type_to_json(t: LogicalType) -> Any:
 
 
 def type_from_json(data: Any) -> LogicalType:
+    """The inverse of ``type_to_json``. Raises msgspec's ValidationError for data that is no type."""
     return msgspec.convert(data, LogicalType)

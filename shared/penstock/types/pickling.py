@@ -1,10 +1,10 @@
 """RAW values as bytes, with the classes of the user's program.
 
-A class that every process can import is written by its name, as pickle does. A class of the
-program itself (of the script, of a module beside it, of a function's local scope) is written as a
-name too, but one of the *job*: the job graph carries its definition once, and every process looks it
-up there. So a record stays small, and state that a savepoint holds meets the class of the program
-that restores it. What is neither (a class that a function makes while it runs) is written by value.
+A class that every process can import is written as its name, as pickle does. A class of the program itself (of
+the script, of a module beside it, of a function's local scope) is written as a name of the *job*: the job graph
+contains its definition once, and every process looks it up there. So a record is small, and restored state uses
+the class of the program that restores it. Any other class (one that a function makes while it runs) is written
+by value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.types import user_classes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-#: Values of these types need no look at classes.
+#: Values of these types contain no classes of the job.
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 #: (module, qualified name).
@@ -27,9 +27,11 @@ ClassName = tuple[str, str]
 
 
 class JobClasses:
-    """The classes of the program, in this process. Of several of one name (a cell of a notebook that
-    ran again, a local class of a function that was called twice) the last has it; the others are
-    written by value."""
+    """The classes of the program in this process.
+
+    Of several classes with one name (a cell of a notebook that ran again, a local class of a function that was
+    called twice) the last one has the name; the others are written by value.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[ClassName, type] = {}
@@ -39,18 +41,22 @@ class JobClasses:
         return bool(self._by_name) or self._load is not None
 
     def use(self, load: Callable[[], Mapping[ClassName, type]] | None) -> None:
-        """``load`` gives the classes of a job that runs in this process now, when one is asked for."""
+        """Set the function that loads the classes of the job in this process; it is called when one is first
+        needed."""
         self._load = load
 
     def add(self, cls: type) -> ClassName:
-        """The name of a class of this program, from now on its."""
+        """Register a class of this program under its (module, qualified name); return that name."""
         name = (cls.__module__, cls.__qualname__)
         self._by_name[name] = cls
         return name
 
     def load(self) -> None:
-        """Fetch the job's classes now, unless they are here. They must be before its functions: a
-        class that comes with a function has lost its qualified name, which is part of a key."""
+        """Load the job's classes now, unless they are loaded already.
+
+        They must be loaded before the job's functions: a class that comes with a function has lost its
+        qualified name, which is part of a key.
+        """
         load, self._load = self._load, None
         if load is not None:
             for name, cls in load().items():
@@ -58,21 +64,27 @@ class JobClasses:
                 self._by_name[name] = cls
 
     def name_of(self, cls: type) -> ClassName | None:
+        """The name of a class of the job; None if ``cls`` is no such class."""
         self.load()
         name = (cls.__module__, cls.__qualname__)
         return name if self._by_name.get(name) is cls else None
 
     def find(self, name: ClassName) -> type | None:
+        """The class of the job with this name; None if there is none."""
         self.load()
         return self._by_name.get(name)
 
 
-#: One job a process runs at a time (a slot), or one program (a client).
+#: The classes of the one job that this process runs (a slot), or of its program (a client).
 classes = JobClasses()
 
 
 def job_class(module: str, qualname: str) -> type:
-    """What a reference to a class of the job stands for; pickled values name this function."""
+    """The class of the job with this name. Pickled values refer to this function.
+
+    Raises:
+        FunctionError: the job has no such class.
+    """
     found = classes.find((module, qualname))
     if found is None:
         found = _imported(module, qualname)
@@ -100,10 +112,10 @@ def _imported(module: str, qualname: str) -> type | None:
 
 
 class _ByName(pickle.Pickler):
-    """Classes of the job by their names, all others as pickle has them."""
+    """Writes classes of the job as names; pickle writes all other values."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if issubclass(type(obj), type):  # ``list[int]`` is no class, though it says so
+        if issubclass(type(obj), type):  # isinstance() would also accept ``list[int]``, which is no class
             name = classes.name_of(obj)
             if name is not None:
                 return job_class, name
@@ -119,7 +131,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def dumps(value: Any) -> bytes:
-    """A RAW value as bytes; FunctionError when it cannot be pickled."""
+    """A RAW value as bytes.
+
+    Raises:
+        FunctionError: the value cannot be pickled.
+    """
     if type(value) in _PLAIN:
         return pickle.dumps(value, 5)
     out = io.BytesIO()
@@ -159,15 +175,22 @@ def _by_value(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value of ``dumps``. FunctionError when a class of it is not known here."""
+    """The value of ``dumps``.
+
+    Raises:
+        FunctionError: the value has a class of the job that is unknown here.
+    """
     try:
         return pickle.loads(data)
     except (ImportError, AttributeError):
-        # A name that cannot be imported may be one of the job.
+        # A class that cannot be imported may be a class of the job.
         return _Unpickler(io.BytesIO(data)).load()
 
 
 def names_of(found: Sequence[type]) -> tuple[ClassName, ...]:
-    """The names of classes of this program that were met in this order; of two of one name the first
-    has it (a dataclass with slots refers to the class that it was made from)."""
+    """Register classes of this program, in the order in which they were found; return their names.
+
+    Of two classes with one name the first has it (a dataclass with slots refers to the class that it was made
+    from).
+    """
     return tuple(dict.fromkeys(classes.add(cls) for cls in reversed(found)))

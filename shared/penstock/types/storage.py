@@ -1,4 +1,4 @@
-"""How values of each SQL type are stored: as which NumPy dtype, or as which Arrow type."""
+"""The storage of each SQL type: its NumPy dtype or its Arrow type."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMPY: dict[type, np.dtype] = {
 
 
 def numpy_dtype(type_: t.LogicalType) -> np.dtype | None:
-    """The dtype of a NumPy-backed type, None for an Arrow-backed one."""
+    """The dtype of a NumPy-backed type; None for an Arrow-backed type."""
     if isinstance(type_, t.DecimalType):
         small = type_.precision <= t.MAX_UNSCALED_INT64_PRECISION
         return np.dtype(np.int64) if small else None
@@ -41,7 +41,7 @@ def numpy_dtype(type_: t.LogicalType) -> np.dtype | None:
 
 
 def arrow_type(type_: t.LogicalType) -> pa.DataType:
-    """The physical Arrow type: what crosses channels and lies in snapshots."""
+    """The physical Arrow type, which channels and snapshots use."""
     dtype = numpy_dtype(type_)
     if dtype is not None:
         return pa.binary() if dtype.hasobject else pa.from_numpy_dtype(dtype)
@@ -58,7 +58,7 @@ def arrow_type(type_: t.LogicalType) -> pa.DataType:
 
 
 def external_arrow_type(type_: t.LogicalType) -> pa.DataType:
-    """The Arrow type another tool expects."""
+    """The Arrow type that other tools expect."""
     match type_:
         case t.DecimalType(precision=p, scale=s):
             return pa.decimal128(p, s)
@@ -82,8 +82,8 @@ def external_arrow_type(type_: t.LogicalType) -> pa.DataType:
 def nested_arrow_type(
     type_: t.LogicalType, inner: Callable[[t.LogicalType], pa.DataType]
 ) -> pa.DataType | None:
-    """The Arrow type of an ARRAY, MAP, MULTISET or ROW whose parts have what ``inner`` says; None for
-    another type."""
+    """The Arrow type of an ARRAY, MAP, MULTISET or ROW whose parts have the types that ``inner`` returns; else
+    None."""
     match type_:
         case t.ArrayType(element=e):
             return pa.list_(inner(e))

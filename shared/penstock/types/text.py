@@ -1,4 +1,4 @@
-"""Values of types whose Python form is not what SQL shows: FLOAT and intervals."""
+"""Text of values whose Python form differs from what SQL shows: FLOAT and intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MS = dt.timedelta(milliseconds=1)
 
 
 def shortest_float(value: float) -> float:
-    """The float64 whose digits are the fewest that name this FLOAT: 320.1, not 320.1000061035156."""
+    """The float64 with the fewest digits that identify this FLOAT: 320.1, not 320.1000061035156."""
     return float(str(np.float32(value)))
 
 

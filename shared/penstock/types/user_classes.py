@@ -1,9 +1,8 @@
 """Classes of the user's program by value, where cloudpickle is not enough.
 
-cloudpickle makes a class anew from its bases and attributes. A msgspec Struct does not bear that: its
-fields are made by its metaclass. A class with ``__slots__`` comes out with a ``__dict__``, and its
-objects cannot be read where the class has none. Here both are made as they were, and are one class
-in a process however often they are loaded.
+cloudpickle rebuilds a class from its bases and attributes. That fails for a msgspec Struct, whose metaclass
+makes its fields. A class with ``__slots__`` gets a ``__dict__``, and its objects cannot be read by the original
+class. Here both kinds are rebuilt correctly, and a process has one class however often it is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _CONFIG = (
     "frozen", "eq", "order", "array_like", "gc", "repr_omit_defaults", "omit_defaults",
     "forbid_unknown_fields", "weakref", "dict", "cache_hash", "tag", "tag_field",
 )  # fmt: skip
-#: What defstruct makes itself, and what belongs to one class object only.
+#: Attributes that defstruct makes itself, or that belong to one class object only.
 _MADE = frozenset(
     {"__module__", "__qualname__", "__annotations__", "__slots__", "__dict__", "__weakref__", "__doc__",
      "__match_args__", "__struct_config__", "__struct_fields__", "__struct_defaults__",
@@ -33,8 +32,11 @@ _by_token: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
 def reduced(cls: Any) -> tuple[Any, ...] | None:
-    """What ``pickle`` takes for such a class: how to make it, then its methods, which may name it.
-    None for one that cloudpickle makes well."""
+    """The ``pickle`` reduction of a Struct or slotted class: how to make it, then its methods, which may refer
+    to it.
+
+    None for a class that cloudpickle rebuilds correctly.
+    """
     if isinstance(cls, type(msgspec.Struct)):
         return _struct_reduced(cls)
     if "__slots__" in vars(cls) and not issubclass(cls, tuple):
@@ -61,7 +63,7 @@ def _slots_reduced(cls: Any) -> tuple[Any, ...]:
 
 
 def _is_own(name: str, value: Any) -> bool:
-    """Whether an attribute was written by somebody, not made with the class."""
+    """Whether an attribute was written by the user and not generated with the class."""
     return name not in ("__dict__", "__weakref__", "_abc_impl") and not isinstance(
         value, (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
     )
@@ -70,6 +72,7 @@ def _is_own(name: str, value: Any) -> bool:
 def make_class(
     token: str, metaclass: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
 ) -> type:
+    """The class with this token; it is made at the first call in a process."""
     known = _by_token.get(token)
     if known is None:
         known = types.new_class(name, bases, {"metaclass": metaclass}, lambda made: made.update(namespace))
@@ -114,6 +117,7 @@ def make_struct(
     config: dict[str, Any],
     post_init: Any,
 ) -> type:
+    """The msgspec Struct with this token; it is made at the first call in a process."""
     known = _by_token.get(token)
     if known is not None:
         return known
@@ -128,5 +132,6 @@ def make_struct(
 
 
 def set_methods(cls: type, methods: dict[str, Any]) -> None:
+    """Set the methods of a class that was just made."""
     for name, value in methods.items():
         setattr(cls, name, value)
