@@ -1,0 +1,1 @@
+"""The command line ``penstock``: one module per group of commands."""

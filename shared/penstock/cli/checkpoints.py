@@ -1,5 +1,5 @@
-"""``penstock info JOB --checkpoints`` and ``--checkpoint ID``: what became of them, and what each
-subtask did for one."""
+"""``penstock info JOB --checkpoints`` and ``--checkpoint ID``: the job's last checkpoints, and what each
+subtask did for one of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from penstock.cli.showing import find_job, last_checkpoint, print_table, when
 
 
 def show_checkpoints(url: str, start: str, format_: str) -> None:
+    """Print the last checkpoints of the job whose id begins with ``start``, as a table or as JSON (``format_``)."""
     with ClusterClient(url, patience_s=2) as client:
         known = client.checkpoints(find_job(client, start))
     if format_ == "json":
@@ -24,6 +25,7 @@ def show_checkpoints(url: str, start: str, format_: str) -> None:
 
 
 def history_row(checkpoint: dict[str, Any]) -> list[Any]:
+    """The cells of one checkpoint, in the order of the columns of ``show_checkpoints``."""
     slowest = checkpoint.get("slowest")
     held_up = f"{slowest['operator']} {slowest['phase']}, {slowest['ms']:,} ms" if slowest else ""
     took = checkpoint["end_to_end_duration"]
@@ -41,6 +43,7 @@ def history_row(checkpoint: dict[str, Any]) -> list[Any]:
 
 
 def show_checkpoint(url: str, start: str, checkpoint_id: str, format_: str) -> None:
+    """Print one checkpoint and what each subtask did for it, as a table or as JSON (``format_``)."""
     with ClusterClient(url, patience_s=2) as client:
         job_id = find_job(client, start)
         found = client.checkpoint_details(job_id, checkpoint_id)
@@ -61,11 +64,14 @@ def show_checkpoint(url: str, start: str, checkpoint_id: str, format_: str) -> N
 
 
 def subtask_row(name: str, subtask: dict[str, Any], status: str) -> list[Any]:
-    """``waited``: for the barrier; ``aligned``: its inputs; ``cut``: its state, the task standing
-    still; ``written in``: beside the task's work."""
+    """The cells of one subtask: name, alignment, times in ms, bytes written and bytes of unaligned data.
+
+    The times are: until the barrier came, alignment of the inputs, the synchronous part (the task stands
+    still), and the asynchronous part (the task goes on).
+    """
     title = f"{name[:40]} #{subtask['index'] + 1}"
     if "ack_timestamp" not in subtask:
-        # A complete one has its last state from before.
+        # In a complete checkpoint such a subtask had finished; its final snapshot is older.
         return [title, "finished" if status == "COMPLETED" else "not acknowledged"] + [""] * 7
     alignment, checkpoint = subtask["alignment"], subtask["checkpoint"]
     times = (subtask["start_delay"], alignment["duration"], checkpoint["sync"], checkpoint["async"])
@@ -80,12 +86,12 @@ def subtask_row(name: str, subtask: dict[str, Any], status: str) -> list[Any]:
 
 
 def size(n: int) -> str:
-    """``12.3 MB``"""
+    """Bytes as text, for example ``12.3 MB``."""
     return f"{n / 1e6:,.1f} MB" if n >= 100_000 else f"{n / 1e3:,.1f} kB"
 
 
 def restoring(vertices: list[dict[str, Any]]) -> str | None:
-    """``restoring 120.0 MB of 1,000.0 MB (80.0 MB of it from local disks)``; None: nobody is."""
+    """``restoring: 120.0 MB of 1,000.0 MB (80.0 MB of it from local disks)``; None if no vertex restores state."""
     known = [v["metrics"]["restore"] for v in vertices if v.get("metrics", {}).get("restore")]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""``penstock list``, ``info`` and ``cancel``: looking at a cluster."""
+"""``penstock list``, ``info`` and ``cancel``: show a cluster and its jobs, cancel a job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.cli.showing import find_job, last_checkpoint, print_table, when
 
 
 def list_jobs(url: str, format_: str) -> None:
+    """Print the jobs of a cluster, newest first."""
     with ClusterClient(url, patience_s=2) as client:
         jobs = sorted(client.jobs(), key=lambda j: -j["start-time"])
     if format_ == "json":
@@ -29,6 +30,7 @@ def list_jobs(url: str, format_: str) -> None:
 
 
 def cancel_job(url: str, start: str) -> None:
+    """Cancel the job whose id begins with ``start`` and wait until it has ended."""
     with ClusterClient(url, patience_s=2) as client:
         job_id = find_job(client, start)
         client.cancel(job_id)
@@ -38,6 +40,7 @@ def cancel_job(url: str, start: str) -> None:
 
 
 def show_cluster(url: str, format_: str) -> None:
+    """Print the processes of a cluster: services and slots."""
     with ClusterClient(url, patience_s=2) as client:
         info = client.info()
     if format_ == "json":
@@ -61,6 +64,7 @@ def show_cluster(url: str, format_: str) -> None:
 
 
 def show_job(url: str, start: str, format_: str) -> None:
+    """Print a job: its state, vertices, checkpoints and last failure."""
     with ClusterClient(url, patience_s=2) as client:
         job = client.job(find_job(client, start))
         checkpoints = client.checkpoints(job["jid"])
@@ -96,7 +100,8 @@ def show_job(url: str, start: str, format_: str) -> None:
 
 
 def decisions(entries: list[dict[str, Any]]) -> list[str]:
-    """What was decided after failures (the newest first), of those where it needs a word."""
+    """Lines about decisions after failures, newest first: why a job was not restarted, or restored another
+    checkpoint."""
     said = []
     for entry in entries:
         if entry.get("notRestarted"):

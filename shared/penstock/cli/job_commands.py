@@ -1,4 +1,4 @@
-"""The commands on jobs and clusters that are there already. Their work is in modules imported when one runs."""
+"""The commands on existing jobs and clusters. Each imports the module that does its work when it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def savepoint(
 
     if verify and words[0] != "inspect":
         raise SpecError(
-            "--verify is for looking into a savepoint", expected="savepoint inspect --verify PATH",
+            "--verify is an option of 'savepoint inspect'", expected="savepoint inspect --verify PATH",
             got=f"savepoint {' '.join(words)} --verify", remedy="leave --verify out",
         )  # fmt: skip
     match words:
@@ -43,12 +43,12 @@ def savepoint(
             command.dispose(path, cluster or DEFAULT_CLUSTER)
         case [("inspect" | "dispose") as word]:
             raise SpecError(
-                f"'{word}' of which savepoint?", expected=f"savepoint {word} PATH", got="no PATH",
+                f"'savepoint {word}' needs the path of a savepoint", expected=f"savepoint {word} PATH", got="no PATH",
                 remedy="name its folder or URL: what `penstock savepoint JOB_ID` printed",
             )  # fmt: skip
         case ["diff"] | ["diff", _]:
             raise SpecError(
-                "'diff' of which savepoint and which job?",
+                "'savepoint diff' needs the path of a savepoint and a job",
                 expected="savepoint diff PATH FILE|JOB (a file, or a job's id)",
                 got="neither PATH nor JOB" if len(words) == 1 else f"no JOB behind {words[1]}",
                 remedy="name both: savepoint diff PATH FILE, or savepoint diff PATH JOB_ID --cluster URL",
@@ -137,7 +137,7 @@ def info(
     url = cluster or DEFAULT_CLUSTER
     if job_id is None:
         if checkpoints or checkpoint is not None:
-            raise SpecError("whose checkpoints?", expected="a job's id (or the start of it)")
+            raise SpecError("checkpoints are shown for one job", expected="a job's id (or the start of it)")
         show_cluster(url, format)
     elif checkpoint is not None:
         show_checkpoint(url, job_id, checkpoint, format)

@@ -1,4 +1,4 @@
-"""Running planned jobs from the command line: a cluster to run on, progress, results."""
+"""Runs planned jobs from the command line: a cluster to run on, progress, results."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from penstock.embedded import EmbeddedCluster
     from penstock.types.logical import Schema
 
-#: How often a live table is drawn anew.
+#: Seconds between two drawings of a live table.
 REFRESH_S = 0.2
-#: A job that waits for so long says for what.
+#: Seconds after which the reason for a job's waiting is printed.
 NOTICE_S = 2.0
-#: Rows of a live table; a terminal shows no more.
+#: The most rows of a live table.
 LIVE_ROWS = 40
 SPARK_STARTS = "Spark starts, or is being connected to"
 
 
 class ClusterAccess:
-    """The cluster named by its address, or one of our own, started when first needed."""
+    """Access to the cluster at an address, or to an embedded cluster that starts when it is first needed."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ClusterAccess:
             self._embedded.stop()
 
     def prepare(self) -> None:
-        """Start the processes now, without waiting: planning goes on meanwhile."""
+        """Start the processes of an embedded cluster without waiting for them, so that planning runs meanwhile."""
         if self._url is None and self._embedded is None:
             from penstock.embedded import EmbeddedCluster
 
@@ -72,7 +72,7 @@ class ClusterAccess:
 
     @property
     def client(self) -> ClusterClient:
-        """Connected to a cluster that is ready."""
+        """A client of the cluster, which is ready. Starts an embedded cluster if there is none."""
         self.prepare()
         if self._embedded is not None and not self._ready:
             with status("starting a cluster …"):
@@ -86,7 +86,7 @@ class ClusterAccess:
 
 @contextlib.contextmanager
 def status(text: str) -> Iterator[None]:
-    """A spinner on a terminal's stderr, nothing elsewhere."""
+    """Show a spinner with ``text`` while the block runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -97,7 +97,7 @@ def status(text: str) -> Iterator[None]:
 
 
 def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
-    """Wait for a job's end, with a line of progress on a terminal; raises its error."""
+    """Wait until the job has ended and return it; raise its error. On a terminal a line shows progress."""
     shown = sys.stderr.isatty()
     started = time.monotonic()
     notice, failures = Notice(name), FailedAttempts(client, job_id, name)
@@ -120,7 +120,7 @@ def follow_job(client: ClusterClient, job_id: str, name: str) -> dict[str, Any]:
 
 
 class Notice:
-    """Says once, where no progress line is drawn, for what a job waits or where it hangs."""
+    """Prints once what a job waits for, or where it is stalled, if no progress line is drawn."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -128,10 +128,11 @@ class Notice:
         self._since: float | None = None
 
     def look(self, job: dict[str, Any]) -> None:
+        """Check the job, as REST describes it; print the reason if the job has waited for NOTICE_S seconds."""
         if not (job.get("waiting-for") or job.get("stalled")):
             self._since = None
             return
-        # Every job waits for a moment.
+        # Every job waits for a short time, so the reason is printed only later.
         self._since = self._since or time.monotonic()
         text = progress_line(job, self._name, 0.0)
         if text != self._said and time.monotonic() - self._since >= NOTICE_S:
@@ -140,7 +141,7 @@ class Notice:
 
 
 class FailedAttempts:
-    """Says why an attempt failed when the job begins anew after it, not only at the job's end."""
+    """Prints the error of each failed attempt when the job restarts, not only at the job's end."""
 
     def __init__(self, client: ClusterClient, job_id: str, name: str) -> None:
         self._client, self._job_id, self._name = client, job_id, name
@@ -149,6 +150,7 @@ class FailedAttempts:
         self._said = ""
 
     def look(self, job: dict[str, Any]) -> None:
+        """Check the job, as REST describes it; print the errors of attempts that failed since the last call."""
         now = (job["attempt"], job["state"])
         if now == self._seen or job["state"] in TERMINAL:
             return
@@ -165,12 +167,12 @@ class FailedAttempts:
         head = f"{self._name}: attempt {attempt} failed, the job begins anew"
         text = f"{head}: the same error" if error == self._said else f"{head}:\n{indent(error, '  ')}"
         self._said = error
-        # A line of progress, if there is one, is drawn anew below.
+        # This overwrites the line of progress, which is drawn again below the text.
         print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
 
 def say_set_aside(client: ClusterClient, job_id: str) -> None:
-    """Records that a policy left out are not left out of sight."""
+    """Print how many records the ``on-error`` policies have left out, if any."""
     bad = client.accumulators(job_id).get("numRecordsInErrors", 0)
     if bad:
         print(
@@ -181,7 +183,7 @@ def say_set_aside(client: ClusterClient, job_id: str) -> None:
 
 
 def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
-    """``name RUNNING 12 s, 1,234,567 records in`` or what it waits for."""
+    """``name RUNNING 12 s, 1,234,567 records in``, or what the job waits for."""
     if job.get("waiting-for"):
         return f"{name} waits: {job['waiting-for']}"
     for slot in job.get("stalled", []):
@@ -200,7 +202,7 @@ def progress_line(job: dict[str, Any], name: str, seconds: float) -> str:
 
 
 class Results:
-    """A SELECT's rows, from a running or finished job."""
+    """The rows of a SELECT, from a running or finished job."""
 
     def __init__(
         self,
@@ -217,7 +219,7 @@ class Results:
         self._mode = mode
 
     def final(self) -> list[tuple[Any, ...]]:
-        """All rows, once the job is over; raises its error when it failed."""
+        """All rows, when the job has ended. Raises the job's error if it failed."""
         from penstock.connectors.collect import MaterializedResult
 
         result = MaterializedResult(self._keys)
@@ -229,7 +231,7 @@ class Results:
         return result.rows()
 
     def live(self, title: str, config: Mapping[str, str]) -> None:
-        """Draw the current rows until the job is over; Ctrl-C cancels it."""
+        """Draw the current rows until the job has ended. Ctrl-C cancels the job."""
         from rich.console import Console
         from rich.live import Live
 
@@ -260,15 +262,14 @@ class Results:
             self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
     def changes(self) -> Iterator[list[tuple[int, tuple[Any, ...]]]]:
-        """Lists of (kind, row) as they come, for an unbounded query whose output is a
-        program's."""
+        """Lists of (kind, row) as they arrive: the output of an unbounded query for another program."""
         from penstock.connectors.collect import changes_of
 
         seen = 0
         for chunk in self._chunks():
             if chunk is None:
                 continue
-            # After a restart rows come again from the checkpoint on; those shown stay shown.
+            # After a restart the job repeats the rows since its checkpoint; those shown before are skipped.
             rows = changes_of(chunk)[max(0, seen - chunk.offset) :]
             seen = max(seen, chunk.offset + chunk.rows.num_rows)
             if rows:
@@ -276,7 +277,7 @@ class Results:
         self._client.raise_if_failed(self.job_id, self._client.job(self.job_id))
 
     def _chunks(self) -> Iterator[Any]:
-        """Chunks as they come; None when a poll brought nothing."""
+        """Chunks of results as they arrive; None for each poll without new rows."""
         from penstock.connectors.collect import ResultReader
 
         pages = self._client.results(self.job_id)

@@ -1,5 +1,4 @@
-"""Leaving a command that waits for a job, at whatever moment: the job does not stay behind. A second signal
-leaves at once."""
+"""Cancels the jobs that a command waits for when the command ends early. A second signal ends it at once."""
 
 from __future__ import annotations
 
@@ -17,13 +16,16 @@ if TYPE_CHECKING:
 
     from penstock.api.client import ClusterClient
 
-#: A job that was cancelled here is awaited for so long.
+#: Seconds for which the command waits for the end of a job that it cancelled.
 CANCEL_S = 10.0
 
 
 def attended(client: ClusterClient, spec: dict[str, Any], wait: Callable[[str], None]) -> None:
-    """Submit a job and wait for it, in ``wait(job id)``. It is cancelled when that is left before its end:
-    by a signal, a pipe that nobody reads, or an error; by a signal during the submission, too."""
+    """Submit a job and call ``wait(job id)``. The job is cancelled if ``wait`` ends before the job does.
+
+    ``wait`` may end early by a signal, a closed pipe or an error. A signal during the submission cancels the
+    job too.
+    """
     job_id, name = spec.get("job_id") or uuid.uuid4().hex, spec["name"]
     submitted = False
     try:
@@ -33,7 +35,7 @@ def attended(client: ClusterClient, spec: dict[str, Any], wait: Callable[[str], 
     except (KeyboardInterrupt, SystemExit):
         _cancel_and_tell(client, job_id, name)
         raise
-    except BrokenPipeError:  # as after `| head`: nothing to tell
+    except BrokenPipeError:  # as after `| head`: the user has seen enough, so nothing is printed
         withdraw(client, job_id)
         awaited_end(client, job_id)
         raise
@@ -44,13 +46,13 @@ def attended(client: ClusterClient, spec: dict[str, Any], wait: Callable[[str], 
 
 
 def cancel_all(client: ClusterClient, jobs: list[tuple[str, str]]) -> None:
-    """(job id, name): one that cannot be cancelled keeps none of the others."""
+    """Cancel all jobs (id, name), even if the cancellation of some fails."""
     for job_id, name in jobs:
         _cancel_and_tell(client, job_id, name)
 
 
 def _cancel_and_tell(client: ClusterClient, job_id: str, name: str) -> None:
-    """What goes wrong is said, but does not hide why the command is left."""
+    """Cancel a job. An error is printed and not raised, so that it does not hide why the command ends."""
     try:
         cancel_job(client, job_id, name)
     except PenstockError as err:
@@ -58,8 +60,10 @@ def _cancel_and_tell(client: ClusterClient, job_id: str, name: str) -> None:
 
 
 def cancel_job(client: ClusterClient, job_id: str, name: str) -> None:
-    """Cancel it, because whoever waits for it does not want it any more, and say so; its end is awaited
-    for a moment. Ctrl-C again: not even that. Nothing of one that is over, or that the cluster does not know."""
+    """Cancel a job, print that it is being cancelled, and wait up to CANCEL_S seconds for its end.
+
+    Ctrl-C ends the waiting. Nothing happens for a job that has ended or that the cluster does not know.
+    """
     if withdraw(client, job_id) in (None, *TERMINAL):
         return
     print(f"cancelling job {job_id} ({name}) …", file=sys.stderr, flush=True)
@@ -69,7 +73,7 @@ def cancel_job(client: ClusterClient, job_id: str, name: str) -> None:
 
 
 def awaited_end(client: ClusterClient, job_id: str) -> str:
-    """The state of a cancelled job after CANCEL_S, or at its end."""
+    """The state of a cancelled job at its end, or after CANCEL_S seconds."""
     deadline = time.monotonic() + CANCEL_S
     while (state := client.job(job_id)["state"]) not in TERMINAL and time.monotonic() < deadline:
         time.sleep(0.05)

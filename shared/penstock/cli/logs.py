@@ -1,4 +1,4 @@
-"""``penstock logs JOB``: what the slots of a job print, as far as their task managers keep it."""
+"""``penstock logs JOB``: the output of a job's slots that their task managers still keep."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.messages.slot_output import numbered
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: Between two looks for more.
+#: Seconds between two polls for new output.
 POLL_S = 0.5
 
 
 def show_logs(url: str, start: str, *, follow: bool) -> None:
-    """Print it; with ``follow`` until the job is over."""
+    """Print the output of the job whose id begins with ``start``; with ``follow`` until the job has ended."""
     with ClusterClient(url, patience_s=2) as client:
         job_id = find_job(client, start)
         printed = Printed(client, job_id, sys.stdout.buffer)
         while True:
-            # The state before the lines: what was printed until the end is then shown.
+            # The state is read before the lines, so that all output before the job's end is printed.
             over = client.job(job_id)["state"] in TERMINAL
             printed.show_new()
             if over or not follow:
@@ -35,8 +35,8 @@ def show_logs(url: str, start: str, *, follow: bool) -> None:
 
 
 class Printed:
-    """What has been shown of a job's output. ``files``: (task manager, stem) → number of the file
-    and how much of it."""
+    """The output of a job that was printed so far. ``files``: (task manager, stem) -> (file number, bytes
+    printed)."""
 
     def __init__(self, client: ClusterClient, job_id: str, out: BinaryIO) -> None:
         self._client = client
@@ -46,6 +46,7 @@ class Printed:
         self.files: dict[tuple[str, str], tuple[int, int]] = {}
 
     def show_new(self) -> None:
+        """Print all new output. A task manager that does not respond is reported once."""
         for manager in self._client.taskmanagers():
             try:
                 self._show_of(manager["id"])
@@ -78,7 +79,7 @@ class Printed:
                     offset += len(piece)
                     self.files[manager, stem] = number, offset
             except SpecError:
-                continue  # removed since it was listed; the newer ones follow
+                continue  # the file was removed after it was listed; newer files follow
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,7 @@
-"""``penstock``: the command line. Thin: every command's work is in a module of its own,
-imported when the command runs, so that ``penstock --help`` stays quick."""
+"""``penstock``: the entry point of the command line.
+
+Each command imports the module that does its work when it runs, so that ``penstock --help`` is fast.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def _service(role: str) -> None:
         help=f"Run one {role} process (the options of 'python -m penstock_services.{role}').",
     )
     def run_service(ctx: typer.Context) -> None:
-        # A service is a process of its own: this one becomes it.
+        # This process becomes the service.
         os.execv(sys.executable, [sys.executable, "-P", "-m", f"penstock_services.{role}", *ctx.args])
 
 
@@ -71,8 +73,7 @@ for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C,
-    143 SIGTERM."""
+    """The entry point. Exit codes: 0 success, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C, 143 SIGTERM."""
     from penstock.cli.output import print_error
     from penstock.cli.signals import leave_on_signals
 

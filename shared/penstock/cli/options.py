@@ -1,4 +1,4 @@
-"""Options that several commands have, and the configuration that they make."""
+"""Options that several commands share, and the configuration that they make."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULT_CLUSTER = "http://127.0.0.1:8081"
 def job_config(
     pairs: list[str] | None, engine: str | None, parallelism: int | None, backfill: str | None = None
 ) -> dict[str, str]:
-    """-D values of a job, with the options that have a name of their own over them."""
+    """The configuration of a job: its -D values, overridden by the options that have names of their own."""
     from penstock.config import check_job
 
     settings = parse_config(pairs)
@@ -51,7 +51,7 @@ def job_config(
 
 
 def parse_config(pairs: list[str] | None) -> dict[str, str]:
-    """``-D key=value`` pairs. SpecError for a malformed pair or an unknown key."""
+    """The configuration of ``-D key=value`` pairs. Raises SpecError for a malformed pair or an unknown key."""
     from penstock.config import check_keys
 
     config = {}

@@ -1,4 +1,4 @@
-"""How results and errors look: tables, JSON lines, CSV; one error format everywhere."""
+"""The output of results and errors: tables, JSON lines, CSV, and one format for errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType, Schema
 
 
-#: A width that cuts nothing.
+#: A column width at which no value is cut.
 WHOLE = 1_000_000
 
 
 def json_of(value: Any, type_: LogicalType | None = None, zone: str = "UTC") -> Any:
-    """A value as JSON: decimals as numbers' text, times as SQL text, maps as objects."""
+    """A value as JSON: decimals as strings, times as SQL text, maps as objects."""
     from penstock.types import logical as t
     from penstock.types.text import shortest_float
 
@@ -60,8 +60,10 @@ def write_rows(
     out: TextIO | None = None,
     config: Mapping[str, str] | None = None,
 ) -> int:
-    """Rows to ``out`` as ``table``, ``json`` (one object a line) or ``csv``; how many.
-    ``config``: the session's, for its time zone and the width of columns."""
+    """Write rows to ``out`` as ``table``, ``json`` (one object per line) or ``csv``; return their number.
+
+    ``config`` is the session's, for its time zone and the width of columns.
+    """
     out = out or sys.stdout
     types, n, zone = schema.types, 0, LOCAL_TIME_ZONE.read(config or {})
     if format_ == "json":
@@ -86,9 +88,10 @@ def write_rows(
 def write_table(
     schema: Schema, rows: Sequence[Sequence[Any]], out: TextIO, config: Mapping[str, str] | None = None
 ) -> int:
+    """Write rows to ``out`` as a table with a line for their number; return that number."""
     from rich.console import Console
 
-    # A pipe or a file has no width: nothing is cut there.
+    # A pipe or a file has no width, so no value is cut there.
     terminal = out.isatty()
     console = Console(file=out, soft_wrap=not terminal, width=None if terminal else WHOLE)
     console.print(make_table(schema, rows, config=config, terminal=terminal))
@@ -104,8 +107,8 @@ def make_table(
     config: Mapping[str, str] | None = None,
     terminal: bool = True,
 ) -> Any:
-    """A rich table; numbers to the right. On a terminal long values of columns of variable length
-    are cut and end with ``…``."""
+    """A rich table with numbers aligned right. On a terminal, long values of columns of variable length are cut
+    and end with ``…``."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -132,6 +135,6 @@ def make_table(
 
 
 def print_error(err: BaseException) -> None:
-    """To stderr: a PenstockError's own lines, anything else with its type."""
+    """Print an error to stderr: a PenstockError's own lines, any other error with its type."""
     text = str(err) if isinstance(err, PenstockError) else f"{type(err).__name__}: {err}"
     sys.stderr.write(f"error: {text}\n")

@@ -1,4 +1,4 @@
-"""``docs/cli.md``: every command with its arguments and options, from the functions of the command line."""
+"""Generates ``docs/cli.md``: every command with its arguments and options, from the functions of the command line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.cli.main import app
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Commands that start one process of a cluster and pass everything on to it.
+#: Commands that become one process of a cluster and pass all arguments to it.
 _PASSED_ON = {"dispatcher", "jobmanager", "resourcemanager", "taskmanager"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """An argument or option as the function declares it."""
+    """An argument or option as its function declares it."""
 
     name: str
     info: ArgumentInfo | OptionInfo
@@ -56,7 +56,7 @@ class _Parameter:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in (names, default, meaning)) + " |"
 
     def flags(self) -> list[str]:
-        """Inside ``Annotated`` typer takes the first flag for the default."""
+        """The flags of the option. Inside ``Annotated``, typer stores the first flag as the default."""
         given = [
             flag for flag in (self.info.default, *(self.info.param_decls or ())) if isinstance(flag, str)
         ]

@@ -1,4 +1,4 @@
-"""A project: a spec of several jobs that follow one another and share their tables.
+"""A project: a spec of several jobs that run one after the other and share their tables.
 
 ::
 
@@ -13,8 +13,8 @@
         sql: [board.sql, unusual.sql]
         config: {execution.checkpointing.interval: 2 s}
 
-Paths are relative to the spec. The INSERTs of a step are one job, a Python function is one; a
-step is planned when the one before it has finished, so it may read what that one wrote.
+Paths are relative to the spec. The INSERTs of a step are one job; a Python function is one job. A step is planned
+when the step before it has finished, so it may read the tables that that step wrote.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job. ``config``: over the project's own, from this step on. ``python``: a function
-    (``file.py`` or ``file.py:function``); ``sql`` then only declares."""
+    """One job. ``config`` overrides the project's configuration from this step on.
+
+    ``python`` names a function (``file.py`` or ``file.py:function``); ``sql`` then may only declare tables.
+    """
 
     name: str
     sql: Union[str, tuple[str, ...]] = ()
@@ -56,17 +58,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def files(self) -> tuple[str, ...]:
+        """The SQL files."""
         return (self.sql,) if isinstance(self.sql, str) else self.sql
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A project spec: the steps, and the configuration of all of them."""
+
     name: str
     steps: tuple[Step, ...]
     config: dict[str, Any] = {}
 
 
 def is_project(file: Path, text: str) -> bool:
-    """A spec file that has steps."""
+    """Whether a file's text is a project spec: YAML with ``steps``."""
     if file.suffix not in (".yaml", ".yml"):
         return False
     import yaml
@@ -74,12 +79,12 @@ def is_project(file: Path, text: str) -> bool:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError:
-        return False  # a job spec's reader says where it is wrong
+        return False  # the reader of job specs then reports the error
     return isinstance(data, dict) and "steps" in data
 
 
 def read_project(file: Path, text: str) -> Project:
-    """SpecError naming the field that does not fit."""
+    """The project in ``text``. Raises SpecError, which names the field that is wrong."""
     import yaml
 
     try:
@@ -96,8 +101,11 @@ def read_project(file: Path, text: str) -> Project:
 def planned_steps(
     file: Path, project: Project, config: Mapping[str, str], replace: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Step, PlannedJob]]:
-    """Each step's job, planned when it is asked for; what no step can be given is said before the
-    first. ``replace``: texts in the scripts."""
+    """The steps, each with its job, which is planned when the iterator reaches it.
+
+    An error that no step can avoid is raised before the first step. ``replace`` maps texts in the scripts to
+    others.
+    """
     from penstock.cli.python_step import check_beginning, plan_python_step
     from penstock.config import check_job, texts
     from penstock.spark.support import spark_support
@@ -135,7 +143,7 @@ def planned_steps(
 
 @contextlib.contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """The project's modules, which CREATE FUNCTION names, can be imported in the block."""
+    """While the block runs, the project's modules, which CREATE FUNCTION names, can be imported."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -144,7 +152,7 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def declare(session: SqlSession, script: str, step: str) -> None:
-    """Run a script that starts no job."""
+    """Run a script that must start no job. Raises SpecError if it does."""
     for result in session.run_script(script):
         if result.kind == "job":
             raise SpecError(
@@ -159,14 +167,14 @@ def declare(session: SqlSession, script: str, step: str) -> None:
 def run_project(
     file: Path, text: str, *, cluster: str | None, config: dict[str, str], detached: bool
 ) -> None:
-    """Run the steps one after the other; the first error ends it."""
+    """Run the steps one after the other. The first error ends the project."""
     if detached:
         raise SpecError(
-            "a project cannot be left alone: each step is submitted when the one before it has finished",
+            "a project cannot run detached: each step is submitted when the step before it has finished",
             expected="run without --detached",
             got="--detached",
             where=str(file),
-            remedy="leave --detached out; `nohup penstock run …` goes on without its terminal",
+            remedy="leave --detached out; `nohup penstock run …` continues without its terminal",
         )
     project = read_project(file, text)
     parallelism = int(config.get("parallelism.default", project.config.get("parallelism.default", 1)))

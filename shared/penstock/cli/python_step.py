@@ -1,4 +1,4 @@
-"""A project's Python step as a job: the function to call, and the tables that it can ask for."""
+"""A project's Python step as a job: the function to call, and the tables that it can read and write."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     from penstock.jobgraph.graph import JobGraph
     from penstock.plan.engine import SparkSupport
 
-#: What a file's function is called unless the step names another (``train.py:fit``).
+#: The name of a file's function, unless the step names another one (``train.py:fit``).
 DEFAULT_FUNCTION = "run"
 
 
 def plan_python_step(
     session: SqlSession, spark: SparkSupport, folder: Path, name: str, python: str
 ) -> PlannedJob:
-    """``python``: ``file.py`` or ``file.py:function``, relative to ``folder``. The function is
-    not loaded here. SpecError when there is no such function, or when it is to begin from a
-    savepoint."""
+    """The job of a Python step. ``python`` is ``file.py`` or ``file.py:function``, relative to ``folder``.
+
+    The function is not loaded here. Raises SpecError if there is no such function or the step is given a
+    savepoint, and UnsupportedError if Spark is missing.
+    """
     check_beginning(name, session.config)
     if spark.missing is not None:
         raise UnsupportedError(
@@ -57,16 +59,16 @@ def plan_python_step(
 
 
 def check_beginning(name: str, config: Mapping[str, str]) -> None:
-    """SpecError when a Python step is given a savepoint: what it does on Spark keeps no state."""
+    """Raise SpecError if a Python step is given a savepoint: it runs on Spark, which keeps no state."""
     path = RECOVERY_PATH.read(config)
     if path:
         raise SpecError(
-            f"step '{name}' is Python and cannot begin from a savepoint: that is the streaming engine's state",
-            expected="the savepoint given to the step that it was taken of, and to no other",
+            f"step '{name}' is Python and cannot start from a savepoint, which is state of the streaming engine",
+            expected="the savepoint given only to the step whose job it was taken from",
             got=f"{RECOVERY_PATH.key} = {path} (-s gives it to every step)",
             where=f"step '{name}'",
-            remedy=f"leave -s out and write {RECOVERY_PATH.key} into that step's config; steps behind it that "
-            "begin anew set it to ''",
+            remedy=f"leave -s out and write {RECOVERY_PATH.key} into that step's config; later steps that "
+            "start without state set it to ''",
         )
 
 
@@ -75,7 +77,7 @@ def _module(python: str) -> str:
 
 
 def _function(folder: Path, name: str, python: str) -> str:
-    """The function's name, once its file was seen to define it."""
+    """The function's name. Raises SpecError if its file does not define it."""
     file, _, function = python.partition(":")
     function = function or DEFAULT_FUNCTION
     path = folder / file
@@ -111,14 +113,14 @@ def _function(folder: Path, name: str, python: str) -> str:
 
 
 def _tables(session: SqlSession) -> tuple[dict[str, str], dict[str, str], dict[str, FunctionArtifact]]:
-    """(graphs of the tables and views that can be read to their end, why others cannot, the
-    functions of all of them)"""
+    """(job graphs of the tables and views that are bounded, the reason for each other table, the functions of
+    all of them)."""
     tables: dict[str, str] = {}
     refused: dict[str, str] = {}
     functions: dict[str, FunctionArtifact] = {}
     for name in session.catalog.names():
         try:
-            # Its end is asked of the engine that runs anything, so that the reason is the true one.
+            # The streaming engine runs every table, so its answer gives the true reason.
             if not _rows(session, name, "streaming").bounded:
                 refused[name] = "it does not end"
                 continue
@@ -144,13 +146,13 @@ def _rows(session: SqlSession, table: str, engine: str) -> JobGraph:
 
 
 def _sinks(session: SqlSession) -> dict[str, SinkSpec]:
-    """The tables that rows can be inserted into."""
+    """The tables into which rows can be inserted."""
     sinks = {}
     for name, table in session.catalog.tables.items():
         try:
             ref = sink_ref(table)
         except PenstockError:
-            continue  # the step is told so when it asks for it
+            continue  # the step gets an error if it uses the table
         sinks[name] = SinkSpec(
             connector=ref.connector,
             options=ref.options,

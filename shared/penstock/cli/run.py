@@ -1,4 +1,4 @@
-"""``penstock run``: a Python program, a SQL script, or a job spec, to its end."""
+"""``penstock run``: runs a Python program, a SQL script or a job spec to its end."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
 
 
 def job_file(file: Path | None, python: Path | None) -> tuple[Path, Path | None]:
-    """(the job, the module of its functions) of ``run FILE``, ``run -py MODULE.py FILE.sql`` and,
-    as in Flink, ``run -py JOB.py``. SpecError for anything else."""
+    """(the job, the module of its functions or None) of ``run FILE``, ``run -py MODULE.py FILE.sql`` and, as in
+    Flink, ``run -py JOB.py``. Raises SpecError for anything else."""
     if file is None:
         if python is None:
             raise SpecError(
@@ -62,7 +62,10 @@ def run_file(
     detached: bool,
     format_: str,
 ) -> None:
-    """Run it on ``cluster``, else on a cluster of its own that ends with it."""
+    """Run a file on ``cluster``, or on an embedded cluster that ends with the job.
+
+    Raises SpecError for an unknown kind of file, an unknown format, or ``detached`` without a cluster.
+    """
     if file.suffix not in KINDS:
         raise SpecError(
             "cannot tell what kind of job this is",
@@ -74,7 +77,7 @@ def run_file(
         raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
     if detached and cluster is None:
         raise SpecError(
-            "--detached needs a cluster that goes on",
+            "--detached needs a cluster that keeps running",
             expected="--cluster URL",
             remedy="start one with 'penstock up'",
         )
@@ -95,7 +98,7 @@ def run_file(
 
 
 def run_plan(path: str, *, cluster: str | None, config: dict[str, str], detached: bool, format_: str) -> None:
-    """The job whose plan a savepoint holds. ``path``: as ``-s`` has it."""
+    """Run the job whose plan a savepoint contains. ``path`` is the value of ``-s``."""
     spec = _spec_of_plan(locate(path, cluster), config)
     _run_spec(Path.cwd() / "plan", spec, cluster, detached, format_)
 
@@ -111,7 +114,7 @@ def _spec_of_plan(location: str, config: dict[str, Any]) -> JobSpec:
 
 
 def _run_program(file: Path, text: str, args: list[str], cluster: str | None, config: dict[str, str]) -> None:
-    """The program runs here, as ``python FILE`` would; its jobs run on the cluster."""
+    """Run the program in this process, as ``python FILE`` would; its jobs run on the cluster."""
     import runpy
 
     from penstock.api import execution, settings
@@ -122,7 +125,7 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
         try:
-            compile(text, str(file), "exec")  # a syntax error shows before anything runs
+            compile(text, str(file), "exec")  # a syntax error is reported before anything runs
         except (SyntaxError, ValueError) as err:
             raise program_raised(err, str(file)) from err
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
@@ -165,6 +168,8 @@ def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
 
 
 def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> JobSpec:
+    """The job spec of a SQL script, a Python program or a spec file, under ``config``. The file's name is the
+    default name."""
     from penstock.messages.cluster import JobSpec
 
     if file.suffix == ".sql":
@@ -173,12 +178,12 @@ def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> J
         spec = JobSpec(python=text, args=args, files=[str(file.absolute().parent)])
     else:
         spec = _read_spec(file, text)
-    # The file's name is for a job that has none of its own.
+    # The file's name is the job's name unless its configuration has one.
     return msgspec.structs.replace(spec, config={PIPELINE_NAME.key: file.stem, **spec.config, **config})
 
 
 def _with_functions(spec: JobSpec, file: Path, text: str, python: Path) -> JobSpec:
-    """The script planned with a module's functions."""
+    """The script, planned with the functions of a module."""
     from penstock.api.planner import configuration
     from penstock.spark.support import spark_support
     from penstock.sql.functions import register_module
@@ -205,7 +210,7 @@ def _read_spec(file: Path, text: str) -> JobSpec:
             raise SpecError(f"the spec is not JSON: {err.msg}", where=where) from err
         except RecursionError as err:
             raise nested_too_deeply("job spec", str(file)) from err
-        except ValueError as err:  # a number of more digits than Python reads
+        except ValueError as err:  # a number with more digits than Python reads
             raise SpecError(f"the spec is not JSON: {err}", where=str(file)) from err
     else:
         import yaml
@@ -218,7 +223,7 @@ def _read_spec(file: Path, text: str) -> JobSpec:
             raise SpecError(f"the spec is not YAML: {getattr(err, 'problem', err)}", where=where) from err
         except RecursionError as err:
             raise nested_too_deeply("job spec", str(file)) from err
-        except (ValueError, OverflowError) as err:  # a date or number that there is none of
+        except (ValueError, OverflowError) as err:  # an impossible date or number
             raise SpecError(f"the spec holds a value that cannot be read: {err}", where=str(file)) from err
     if isinstance(data, dict) and VERSION_FIELD in data:
         return _spec_of_plan(str(file.absolute()), {})
@@ -234,7 +239,7 @@ def _read_spec(file: Path, text: str) -> JobSpec:
 
 
 def plan_file(file: Path, spec: JobSpec) -> JobGraph:
-    """The spec made of ``file``, planned; an error's lines of the program are told as the file's."""
+    """The job graph of ``spec``, which was made from ``file``. Errors name lines of that file."""
     from penstock.api.planner import PROGRAM, plan_spec
 
     try:
@@ -249,7 +254,7 @@ def plan_file(file: Path, spec: JobSpec) -> JobGraph:
 
 
 def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, format_: str) -> None:
-    """Planned here, so that errors come at once and a SELECT's columns are known."""
+    """Plan the spec in this process, so that errors come at once and a SELECT's columns are known; then run it."""
     from penstock.jobgraph.specs import SinkSpec
 
     parallelism = spec.parallelism or int(spec.config.get("parallelism.default", 1))

@@ -1,4 +1,4 @@
-"""The commands that start a cluster, SQL or a job. Their work is in modules imported when one runs."""
+"""The commands that start a cluster, SQL or a job. Each imports the module that does its work when it runs."""
 
 from __future__ import annotations
 

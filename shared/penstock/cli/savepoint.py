@@ -1,4 +1,4 @@
-"""``penstock savepoint``, ``stop`` and ``checkpoint``: taken, looked into, compared, deleted."""
+"""``penstock savepoint``, ``stop`` and ``checkpoint``: take, inspect, compare and delete savepoints."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from penstock.ports import Store
 
 POLL_S = 0.1
-#: Savepoints of a folder that a message names.
+#: The most savepoints of a folder that an error names.
 MOST_NAMED = 5
-#: Why a request came to nothing.
+#: The field of an operation that holds its error.
 FAILED = "failure-cause"
 
 
@@ -43,6 +43,7 @@ FAILED = "failure-cause"
 
 
 def take_savepoint(url: str, start: str, directory: str | None) -> None:
+    """Take a savepoint of the job whose id begins with ``start`` and print its location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
         target = None if directory is None else addressed(directory)
@@ -50,6 +51,7 @@ def take_savepoint(url: str, start: str, directory: str | None) -> None:
 
 
 def stop_job(url: str, start: str, directory: str | None, *, drain: bool) -> None:
+    """Stop the job whose id begins with ``start`` with a savepoint, and print the savepoint's location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
         target = None if directory is None else addressed(directory)
@@ -60,14 +62,17 @@ def stop_job(url: str, start: str, directory: str | None, *, drain: bool) -> Non
 
 
 def take_checkpoint(url: str, start: str, *, full: bool) -> None:
+    """Take a checkpoint of the job whose id begins with ``start`` and print its location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
         print(_follow(client, job_id, client.checkpoint(job_id, full=full), "checkpoint"))
 
 
 def _follow(client: ClusterClient, job_id: str, trigger_id: str, what: str) -> str:
-    """Wait for the outcome, with a line of progress on a terminal; its location. A connection
-    that is lost meanwhile is made again: the request stands."""
+    """Wait for the operation ``trigger_id``, with a line of progress on a terminal; return the location.
+
+    A lost connection is opened again, because the request is kept by the cluster.
+    """
     shown = sys.stderr.isatty()
     try:
         while True:
@@ -92,6 +97,7 @@ def _follow(client: ClusterClient, job_id: str, trigger_id: str, what: str) -> s
 
 
 def progress(known: dict[str, Any], what: str) -> str:
+    """The line of progress of a savepoint or checkpoint, as REST describes it."""
     if not known.get("total"):
         return f"{what}: waiting for its turn"
     text = f"{what}: {known['acknowledged']} of {known['total']} subtasks, {known['size'] / 1e6:,.1f} MB"
@@ -102,13 +108,13 @@ def progress(known: dict[str, Any], what: str) -> str:
 
 
 async def savepoints_in(store: Store, folder: str) -> list[str]:
-    """Savepoints and checkpoints below it (URLs), by the order of their numbers."""
+    """The URLs of savepoints and checkpoints below ``folder``, ordered by their numbers."""
     try:
         listed = await store.list(f"{folder}/")
-    except PenstockError:  # what cannot be listed has been said to be no savepoint
+    except PenstockError:  # the caller has reported already that the folder is no savepoint
         return []
     found = [key.removesuffix("/manifest") for key, _ in listed if key.endswith("/manifest")]
-    found = [key for key in found if key != folder]  # one that is there, and damaged, is no folder of others
+    found = [key for key in found if key != folder]  # the folder itself may be a damaged savepoint
     return sorted(found, key=lambda key: [int(n) for n in re.findall(r"[0-9]+", key.removeprefix(folder))])
 
 
@@ -117,7 +123,7 @@ def _store_of(folder: str) -> Store:
 
 
 class _Opened(msgspec.Struct):
-    """``verified``: when all of it was read."""
+    """A savepoint's manifest and summaries. ``verified`` is set if the whole savepoint was read."""
 
     folder: str
     manifest: CheckpointManifest
@@ -154,7 +160,8 @@ def _read(location: str, *, every_block: bool = False) -> _Opened:
 
 
 def inspect(path: str, cluster: str | None, format_: str, *, every_block: bool = False) -> None:
-    """``every_block``: read all of it; else the manifest and the objects' footers."""
+    """Print what a savepoint contains. It reads the manifest and the objects' footers; with ``every_block``
+    everything."""
     opened = _read(locate(path, cluster), every_block=every_block)
     folder, manifest, operators = opened.folder, opened.manifest, opened.operators
     if format_ == "json":
@@ -179,7 +186,7 @@ def inspect(path: str, cluster: str | None, format_: str, *, every_block: bool =
 
 
 def checked(verified: Verified | None) -> str:
-    """What of its checksums was looked at."""
+    """A line that says how much of the savepoint was verified by checksums."""
     if verified is None:
         return "checked: the manifest and the objects' footers; the blocks of state were not read (--verify)"
     return (
@@ -189,7 +196,7 @@ def checked(verified: Verified | None) -> str:
 
 
 def types_of(schema: dict[str, Any]) -> str:
-    """``user STRING → count BIGINT``: what its operator said of a state, in one line."""
+    """The types of a state in one line, as its operator declared them: ``user STRING → count BIGINT``."""
 
     def names(part: Any) -> str:
         if isinstance(part, list):
@@ -206,6 +213,7 @@ def described(
     operators: list[OperatorSummary],
     verified: Verified | None = None,
 ) -> dict[str, Any]:
+    """A savepoint as JSON: its location, the manifest's fields, sizes and operators."""
     head = {name: getattr(manifest, name) for name in manifest.__struct_fields__ if name != "vertices"}
     return {
         "location": folder,
@@ -221,7 +229,7 @@ def described(
 
 
 def diff(path: str, job: str, cluster: str | None, config: dict[str, str], format_: str) -> None:
-    """What a job would find in a savepoint; nothing is started or stopped."""
+    """Print what a job would restore from a savepoint. Nothing is started or stopped."""
     folder = locate(path, cluster)
     planned = _planned(job, {RECOVERY_PATH.key: folder, **config})
     summaries = _read(folder).operators
@@ -241,7 +249,7 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
 
 
 def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
-    """Of a file; None: it is none, and not called as one."""
+    """The job graph of a file; None if ``job`` is neither a file nor looks like a file's name."""
     if not Path(job).exists():
         if "/" not in job and Path(job).suffix not in KINDS:
             return None
@@ -254,7 +262,7 @@ def _planned(job: str, config: dict[str, str]) -> JobGraph | None:
 
 
 def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Difference:
-    """As at its submission, and the states that its functions declare one by one."""
+    """The difference that the submission of ``graph`` would find, and the states that its functions declare."""
     from penstock.api.restore_check import declared_states
 
     own = MAX_PARALLELISM.read(graph.config) > 0
@@ -268,7 +276,7 @@ def compare_graph(graph: JobGraph, summaries: list[OperatorSummary]) -> Differen
 
 
 def _operators(job: str, cluster: str | None) -> list[Operator]:
-    """Of a job that the cluster knows."""
+    """The operators of a job that the cluster knows."""
     if cluster is None:
         raise SpecError(
             "no such job", expected="a file (.sql, .py, .yaml, .json), or --cluster and a job's id", got=job
@@ -285,10 +293,11 @@ def _operators(job: str, cluster: str | None) -> list[Operator]:
 
 
 def print_difference(difference: Difference) -> None:
+    """Print a difference, one group of operators after the other."""
     for title, found in (
         ("maps", difference.mapped),
         ("is converted", difference.converted),
-        ("is refused, since the job means something else by it", difference.changed),
+        ("is refused, since its meaning in the job has changed", difference.changed),
         ("is refused, since it may belong to several operators", difference.ambiguous),
         ("is kept, but no open() asks for it", difference.unread),
         ("would be dropped", difference.dropped),
@@ -316,6 +325,7 @@ def print_difference(difference: Difference) -> None:
 
 
 def dispose(path: str, cluster: str) -> None:
+    """Delete the savepoint at ``path``. Raises the cluster's error if that fails."""
     with ClusterClient(cluster, patience_s=2) as client:
         operation = client.dispose_savepoint(addressed(path))["operation"]
     if FAILED in operation:

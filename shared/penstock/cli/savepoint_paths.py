@@ -1,4 +1,4 @@
-"""Where a savepoint is: the paths that users give, as the cluster and its stores understand them."""
+"""The paths of savepoints that users give, in the form that the cluster and its stores understand."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from penstock.store.routed import is_url
 
 
 def local_folder(path: str) -> Path:
-    """On this machine, absolute, and without ``.`` and ``..``, which no store's key may have."""
+    """The absolute folder on this machine, without ``.`` and ``..``, which the key of an object may not contain."""
     absolute = Path(path).absolute()
     return absolute.resolve() if ".." in absolute.parts else absolute
 
 
 def addressed(path: str) -> str:
-    """A savepoint's folder, there or not yet, as the cluster understands it. Absolute paths, and those
-    with ``.`` or ``..``, are of this machine; others are URLs, or keys in the cluster's store."""
+    """The folder of a savepoint (which need not exist) as the cluster understands it.
+
+    Absolute paths, and paths with ``.`` or ``..``, are folders of this machine; others are URLs or keys in the
+    cluster's store.
+    """
     dotted = bool({".", ".."} & set(path.split("/")))
     if dotted and path.startswith("file:///"):
         return local_folder(unquote(path.removeprefix("file://"))).as_uri()
@@ -26,8 +29,11 @@ def addressed(path: str) -> str:
 
 
 def locate(path: str, cluster: str | None) -> str:
-    """A savepoint's folder (or its manifest) as a URL: a URL, a folder on this machine, or a key
-    in the cluster's store."""
+    """The folder of an existing savepoint (or its manifest) as a URL.
+
+    ``path`` is a URL, a folder on this machine, or a key in the store of ``cluster``. Raises SpecError if there
+    is no savepoint.
+    """
     if is_url(path):
         return addressed(path)
     if Path(path).exists():

@@ -1,4 +1,4 @@
-"""The interactive shell of ``penstock sql``: history, completion, statements over lines."""
+"""The interactive shell of ``penstock sql``: history, completion, statements of several lines."""
 
 from __future__ import annotations
 
@@ -89,25 +89,25 @@ HELP = """Statements end with ';'. A SELECT over a stream shows a live table; Ct
 
 
 def complete_statement(text: str) -> bool:
-    """True when the text ends a statement (so Enter runs it) or is a word for the shell."""
+    """Whether Enter runs the text: it ends a statement, or is a command of the shell."""
     stripped = text.strip()
     if _command(stripped) is not None or not stripped:
         return True
     if not stripped.endswith(";"):
         return False
-    # BEGIN … END; holds statements of its own.
+    # BEGIN … END; contains other statements.
     upper = stripped.upper()
     return not ("STATEMENT SET" in upper and "BEGIN" in upper and not upper.rstrip("; \n").endswith("END"))
 
 
 def _command(text: str) -> str | None:
-    """A word for the shell itself, with or without ';'."""
+    """The command of the shell that ``text`` is, with or without ``;``; else None."""
     word = text.strip().rstrip(";").strip().lower()
     return word if word in ("quit", "exit", "help", "clear") else None
 
 
 def run_shell(runner: Runner) -> None:
-    """Read statements until the user leaves; errors are shown and the session goes on."""
+    """Read and run statements until the user leaves. An error is printed and the session continues."""
     if not sys.stdin.isatty():
         runner.run_script(sys.stdin.read(), "standard input")
         runner.await_started()
@@ -179,7 +179,7 @@ def _completer(runner: Runner):  # type: ignore[no-untyped-def]
 
 
 def candidates(runner: Runner, word: str) -> Iterator[str]:
-    """Keywords, tables, columns and functions that begin with ``word``."""
+    """The keywords, tables, columns and functions that begin with ``word``."""
     from penstock.functions.registry import known_functions
 
     catalog = runner.session.catalog

@@ -1,4 +1,4 @@
-"""What commands that look at a cluster share: finding a job, and showing tables, times and checkpoints."""
+"""Helpers of commands that show a cluster: finding a job; printing tables, times and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_table(headers: list[str], rows: list[list[Any]]) -> None:
+    """Print a table to stdout."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -22,18 +23,19 @@ def print_table(headers: list[str], rows: list[list[Any]]) -> None:
         table.add_column(header, no_wrap=True)
     for row in rows:
         table.add_row(*("" if v is None else str(v) for v in row))
-    # Into a pipe nothing is cut off; on a terminal the ids, at least, stay whole.
+    # In a pipe no value is cut; on a terminal ids are never cut.
     Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def when(ms: int | None) -> str:
+    """The local time of ``ms`` since the epoch as text; an empty text for None and for times before the epoch."""
     if not ms or ms < 0:
         return ""
     return dt.datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def find_job(client: ClusterClient, start: str) -> str:
-    """The full id of the one job whose id starts so. SpecError names the nearest."""
+    """The full id of the one job whose id begins with ``start``. Raises SpecError if there is none, or several."""
     ids = [j["jid"] for j in client.jobs()]
     found = [i for i in ids if i.startswith(start)]
     if len(found) == 1 or start in found:

@@ -1,5 +1,7 @@
-"""SIGTERM and SIGHUP raise SystemExit where the program stands, as Ctrl-C raises KeyboardInterrupt: so that what
-was started is ended, and temporary folders go."""
+"""SIGTERM and SIGHUP raise SystemExit in the main thread, as Ctrl-C raises KeyboardInterrupt.
+
+So processes that the command has started are ended, and temporary folders are deleted.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import threading
 
 #: Exit code → signal.
 _LEAVING = {128 + number: number for number in (signal.SIGTERM, signal.SIGHUP)}
-#: An exception that a finalizer swallowed is raised again after so long, outside of it.
+#: Seconds after which an exception that a finalizer swallowed is raised again.
 _AGAIN_S = 0.02
 
 
 def leave_on_signals() -> None:
-    """Of a whole process: to be called once, on its main thread."""
+    """Install the handlers for the whole process. Call this once, in the main thread."""
     for number in _LEAVING.values():
         signal.signal(number, _leave)
     sys.unraisablehook = _unraisable
@@ -25,8 +27,7 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
-    """Python drops what is raised inside of a finalizer or a weak reference's callback; a signal that
-    arrives just there would be lost."""
+    """Repeat a signal's exception: Python drops exceptions in finalizers and in callbacks of weak references."""
     if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _LEAVING:
         number = _LEAVING[lost.exc_value.code]
     elif isinstance(lost.exc_value, KeyboardInterrupt):

@@ -1,8 +1,8 @@
-"""``penstock sql``: run a script's statements one after the other, or a shell.
+"""``penstock sql``: runs a script's statements one after the other, or a shell.
 
-A SELECT's job is awaited and its rows printed; a bounded INSERT is awaited before the next
-statement; an unbounded one is left running while the script goes on, and awaited at the
-end (``SET 'table.dml-sync' = 'true'`` awaits every one).
+The job of a SELECT is awaited and its rows are printed. A bounded INSERT is awaited before the next statement.
+An unbounded INSERT continues while the script goes on, and is awaited at the end (``SET 'table.dml-sync' =
+'true'`` awaits every INSERT).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.sql.session import SqlSession
 
 FORMATS = ("table", "json", "csv")
-#: What a file is called, and what should be in it; others are scripts.
+#: File suffix -> (the word for such a file, what it should contain). Other files are scripts.
 _KINDS = {
     **dict.fromkeys((".yaml", ".yml", ".json"), ("spec", "a job spec")),
     ".py": ("script", "a Python program"),
@@ -36,7 +36,11 @@ _KINDS = {
 
 
 def read_script(path: Path) -> str:
-    """The text of a script, a program or a spec, without a byte order mark. SpecError when it is not there or not UTF-8."""
+    """The text of a script, a program or a spec, without a byte order mark.
+
+    Raises:
+        SpecError: the file does not exist, or is not UTF-8.
+    """
     what, holds = _KINDS.get(path.suffix, ("script", "statements"))
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -62,7 +66,8 @@ def run_sql(
     config: dict[str, str],
     format_: str,
 ) -> None:
-    """See the module. Raises the first error; what was started before it is cancelled."""
+    """Run a script or a shell (see the module). Raises the first error; jobs that were started before it are
+    cancelled."""
     if format_ not in FORMATS:
         raise SpecError("unknown format", expected=" | ".join(FORMATS), got=repr(format_), where="--format")
     if file is not None and text is not None:
@@ -70,7 +75,7 @@ def run_sql(
     before = read_script(init) if init else ""
     script = read_script(file) if file else text
     parallelism = PARALLELISM.read(config)
-    # What slots print must not get between rows that a program reads.
+    # The output of slots must not be mixed with rows that a program reads.
     output = sys.stdout if format_ == "table" else sys.stderr
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=output) as access:
         if script is not None and _starts_jobs(script):
@@ -92,8 +97,8 @@ def run_sql(
 
 
 def _starts_jobs(script: str) -> bool:
-    """A guess that is cheap and harmless when wrong: whether to start a cluster while the
-    script is still being planned."""
+    """Whether the script probably starts jobs, so that a cluster is started while it is planned. A wrong guess
+    does no harm."""
     words = script.upper()
     return any(word in words for word in ("SELECT", "INSERT", "EXECUTE PLAN")) and "EXPLAIN" not in words
 
@@ -109,7 +114,7 @@ class Runner:
         self._python = python
         self.format = format_
         self.session = self._new_session()
-        #: (job id, name) of unbounded inserts that run on.
+        #: (job id, name) of the unbounded INSERTs that are running.
         self._started: list[tuple[str, str]] = []
 
     def _new_session(self) -> SqlSession:
@@ -124,7 +129,7 @@ class Runner:
         return session
 
     def run_script(self, script: str, name: str, script_file: Path | None = None) -> None:
-        """Every statement; errors of the script name it. ``script_file``: where it lies."""
+        """Run every statement. Errors name the script ``name``; ``script_file`` is its path."""
         try:
             from penstock.sql.parsing import parse_script
             from penstock.sql.statements import ClientCommand
@@ -145,7 +150,7 @@ class Runner:
             raise
 
     def _client(self, word: str) -> None:
-        """HELP, and CLEAR, which has a meaning on a terminal only."""
+        """Run HELP, or CLEAR, which does something only on a terminal."""
         if word == "HELP":
             from penstock.cli.shell import HELP
 
@@ -154,7 +159,7 @@ class Runner:
             print("\x1b[2J\x1b[H", end="")
 
     def show(self, result: StatementResult) -> None:
-        """Print a statement's result; run its job."""
+        """Print a statement's result; run its job if it has one."""
         match result.kind:
             case "text":
                 print(result.message)
@@ -178,6 +183,7 @@ class Runner:
         write_rows(schema, rows, self.format, config={MAX_COLUMN_WIDTH.key: str(WHOLE)})
 
     def run_job(self, job: PlannedJob) -> None:
+        """Submit a job; wait for it and print a SELECT's rows, or leave an unbounded INSERT running."""
         client = self._access.client
         select = job.kind == "select"
         graph = ends_with_client(job.job_graph) if select else job.job_graph
@@ -210,7 +216,7 @@ class Runner:
             self._stream(results)
 
     def _stream(self, results: Results) -> None:
-        """An unbounded query into a pipe: rows as they come, changes with their kind."""
+        """Print the rows of an unbounded query as they arrive, with their kind if they are changes."""
         from penstock.types.batch import RowKind
         from penstock.types.logical import Field, Schema, VarCharType
 
@@ -221,7 +227,7 @@ class Runner:
             for changes in results.changes():
                 for kind, row in changes:
                     yield (RowKind(kind).short, *row)
-                # Who reads the pipe sees rows when they come, not when 8 KiB are full.
+                # The reader of a pipe gets rows when they arrive, not when 8 KiB are full.
                 sys.stdout.flush()
 
         write_rows(schema, rows(), format_, config=self.session.config)
@@ -233,12 +239,13 @@ class Runner:
             print(f"[job {job_id} ({name}): {job['state'].lower()}, {job['duration'] / 1000:.1f} s]")
 
     def await_started(self) -> None:
-        """Wait for the inserts that were left running."""
+        """Wait for the INSERTs that are running."""
         while self._started:
             self._await(*self._started[0])
             del self._started[0]
 
     def cancel_started(self) -> None:
+        """Cancel the INSERTs that are running."""
         started, self._started = self._started, []
         if started:
             cancel_all(self._access.client, started)

@@ -1,4 +1,4 @@
-"""``penstock up``: a cluster in the foreground."""
+"""``penstock up``: runs a cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.embedded import EmbeddedCluster
 
 
 def run_up(**options: Any) -> None:
-    """Start, say where everything is, wait for Ctrl-C or SIGTERM, stop cleanly."""
+    """Start a cluster, print its addresses, wait for Ctrl-C or SIGTERM, and stop the cluster."""
     console = Console(stderr=False)
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -34,7 +34,7 @@ def run_up(**options: Any) -> None:
 
 
 def _show(console: Console, cluster: EmbeddedCluster) -> None:
-    """One screen: where everything is."""
+    """Print the addresses and folders of the cluster."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_row("dashboard, REST", cluster.rest_url)
     table.add_row("NATS", cluster.nats_url)
