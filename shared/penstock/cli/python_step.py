@@ -63,7 +63,7 @@ def check_beginning(name: str, config: Mapping[str, str]) -> None:
     path = RECOVERY_PATH.read(config)
     if path:
         raise SpecError(
-            f"step '{name}' is Python and cannot start from a savepoint, which is state of the streaming engine",
+            f"step '{name}' is Python and cannot begin from a savepoint, which is state of the streaming engine",
             expected="the savepoint given only to the step whose job it was taken from",
             got=f"{RECOVERY_PATH.key} = {path} (-s gives it to every step)",
             where=f"step '{name}'",

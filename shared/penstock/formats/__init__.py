@@ -1,7 +1,9 @@
-"""Formats: bytes ↔ columns. ``penstock.formats.api`` is the port; ``get_format`` finds one by name.
+"""Formats: bytes to columns and back. ``penstock.formats.api`` is the port; ``get_format`` finds a format by
+name.
 
-A format decodes messages (one record each) or whole parts (many records), and delivers only the projected
-columns. A record that cannot be parsed goes to ``FormatContext.bad_record`` and is left out if that returns.
+A format decodes messages (one record each) or parts of files (many records), and delivers only the projected
+columns. A record that cannot be parsed goes to ``FormatContext.bad_record``; it is left out if that function
+returns.
 """
 
 from penstock.formats.api import Format

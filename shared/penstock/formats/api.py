@@ -1,8 +1,8 @@
 """The public port of formats: bytes to columns and back.
 
 A format decodes and encodes *messages* (one record each, or many in one), *files*, or both. ``'format' =
-'name'`` names it; the entry point group ``penstock.formats`` or its import path finds it. Formats do not
-know connectors: a connector hands them bytes, or opens a file for them.
+'name'`` selects a format by its name in the entry point group ``penstock.formats``, or by its import path.
+Formats do not know connectors: a connector gives them bytes, or opens a file for them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Decoder(ABC):
 
     @property
     def quote(self) -> bytes | None:
-        """The character between which a line end ends no record; None where every line end does."""
+        """The quote character between two of which a line end does not end the record; None if every line end
+        does."""
         return None
 
     def set_header(self, line: bytes, where: str) -> None:  # noqa: B027
@@ -112,7 +113,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, batch: Batch) -> list[bytes]:
-        """One message a row."""
+        """One message for each row."""
 
     @abstractmethod
     def encode_batch(self, batch: Batch) -> bytes:
@@ -132,7 +133,7 @@ class Format(ABC):
     messages: bool = True
     #: File name extension, without the dot.
     extension: str = ""
-    #: How the format is stored in files; None = messages only.
+    #: How the format is stored in files; None for a format of messages only.
     files: FileFormat | None = None
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
@@ -170,8 +171,11 @@ class Format(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows of a part. ``at``: where reading may resume, a number that grows from block to block or
-    stays (byte offset, row group); ``decode``: gives the rows, called once, on the data thread."""
+    """Some rows of a part.
+
+    ``at``: the position at which reading may resume, a number that never falls from block to block (byte
+    offset, row group). ``decode`` gives the rows; it is called once, on the data thread.
+    """
 
     at: int
     decode: Callable[[], Batch]
@@ -195,7 +199,7 @@ class FileContext:
     open: Callable[[], BinaryIO]
     run: Callable[[Callable[[], Any]], Awaitable[Any]]
     format: FormatContext
-    #: Greatest number of rows a block should have where the format can choose.
+    #: The greatest number of rows of a block, if the format can choose it.
     batch_rows: int
 
     @property
@@ -227,7 +231,7 @@ class Output(Protocol):
 
 
 class RowFile(Protocol):
-    """Rows go in; ``close`` ends the format (footer), not the file beneath."""
+    """A file of rows that is being written. ``close`` ends the format (footer) and not the file beneath."""
 
     def write(self, batch: Batch) -> None:
         """Append the rows of ``batch``."""
@@ -238,9 +242,12 @@ class RowFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkFiles:
-    """How Spark's own reader of the format differs from ours. ``name``: Spark's name of the format;
-    ``row_index``: it knows a row's number in its file; ``timestamps``: it reads the times that Arrow
-    writes; ``nanoseconds``: times that Arrow shows as nanoseconds have another unit in the file."""
+    """How Spark's own reader of the format differs from ours.
+
+    ``name``: Spark's name of the format. ``row_index``: it gives a row's number in its file. ``timestamps``: it
+    reads the times that Arrow writes. ``nanoseconds``: times that Arrow shows as nanoseconds have another unit
+    in the file.
+    """
 
     name: str
     row_index: bool

@@ -31,6 +31,8 @@ OPTIONS = OptionSet(
 
 
 class ArrowDecoder(Decoder):
+    """Decodes messages that are Arrow IPC streams. Raises RecordError for other bytes."""
+
     def __init__(self, ctx: FormatContext) -> None:
         self._schema = ctx.schema.select(ctx.projection)
         self._bad_record = ctx.bad_record
@@ -56,6 +58,8 @@ class ArrowDecoder(Decoder):
 
 
 class ArrowEncoder(Encoder):
+    """Encodes a batch as one Arrow IPC stream."""
+
     def __init__(self, options: Mapping[str, str]) -> None:
         codec = OPTIONS.read(options)["arrow.compression"]
         self._options = pa.ipc.IpcWriteOptions(compression=None if codec == "none" else codec)
@@ -109,17 +113,21 @@ class ArrowFileWriter:
         self._writer: Any = None
 
     def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
         rows = batch.to_external_arrow()
         if self._writer is None:
             self._writer = pa.ipc.new_stream(self._sink, rows.schema)
         self._writer.write_batch(rows)
 
     def close(self) -> None:
+        """End the stream. Does not close the file beneath."""
         if self._writer is not None:
             self._writer.close()
 
 
 class ArrowFiles(FileFormat):
+    """Files of Arrow IPC; the reader also takes IPC streams."""
+
     native_writer = True
 
     def reader(self, ctx: FileContext) -> ArrowReader:
@@ -130,6 +138,8 @@ class ArrowFiles(FileFormat):
 
 
 class ArrowFormat(Format):
+    """The format ``arrow``, for messages and files."""
+
     name = "arrow"
     options = OPTIONS
     extension = "arrow"

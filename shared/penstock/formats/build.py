@@ -1,9 +1,9 @@
-"""Python values → Arrow arrays, column by column, by logical type.
+"""Converts Python values to Arrow arrays, column by column, by logical type.
 
 The values are those of a JSON decoder: int, float, str (also for dates, times and timestamps), bool,
 ``Decimal``, bytes, list, dict, or an object with one attribute for each field of a ROW. Raises
 ``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` if a value does not fit; the caller
-then finds out which, record by record.
+then searches the record with that value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STEP_US = {p: 10 ** (6 - p) for p in range(7)}
 
 
 def field_attribute(index: int) -> str:
-    """Attribute of the ``index``-th field of a decoded record."""
+    """The attribute of a decoded record that holds its field ``index``."""
     return f"f{index}"
 
 
@@ -43,6 +43,7 @@ def build_column(type_: t.LogicalType, values: list[Any]) -> Column:
 
 
 def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
+    """An Arrow array of the external type. Raises as the module says."""
     match type_:
         case t.TimestampType() | t.TimestampLtzType() | t.DateType() | t.TimeType():
             return pa.array(values, pa.string()).cast(external_arrow_type(type_))

@@ -62,7 +62,7 @@ def _check_types(schema: Schema) -> None:
 
 
 class CsvDecoder(Decoder):
-    """``ctx.extra["header"]``: column names of the file, if a header was read before."""
+    """Decodes CSV. ``ctx.extra["header"]`` are the column names of the file, if its header was read before."""
 
     def __init__(self, ctx: FormatContext) -> None:
         self._options = OPTIONS.read(ctx.options)
@@ -245,7 +245,7 @@ def _joined(cells: pa.Table, row: int) -> bytes:
 
 
 def _cast(type_: t.LogicalType, cells: pa.Array) -> Column:
-    """Text cells → a column. Raises when one does not fit."""
+    """Text cells as a column. Raises if a cell does not fit."""
     if isinstance(type_, t.STRINGS):
         column = Column(type_, cells)
     else:
@@ -284,6 +284,8 @@ def _times(type_: t.LogicalType, cells: pa.Array) -> Column:
 
 
 class CsvEncoder(Encoder):
+    """Encodes rows as CSV lines; NULL is ``csv.null-literal``."""
+
     def __init__(self, schema: Schema, options: Mapping[str, object]) -> None:
         _check_types(schema)
         self._schema = schema
@@ -330,6 +332,8 @@ class CsvEncoder(Encoder):
 
 
 class CsvFormat(Format):
+    """The format ``csv``, for messages and files."""
+
     name = "csv"
     options = OPTIONS
     extension = "csv"

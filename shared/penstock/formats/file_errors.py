@@ -6,7 +6,7 @@ from penstock.errors import ConnectorError
 
 
 def shrunk(path: str, position: str, found: str) -> ConnectorError:
-    """The file no longer reaches to a position that is needed."""
+    """The error for a file that no longer reaches to the position that is needed."""
     return ConnectorError(
         f"'{path}' no longer has the position that is needed",
         expected=f"{position}, as it was when the file was found",
@@ -30,7 +30,7 @@ def damaged(path: str, kind: str, err: Exception) -> Exception:
 
 
 def not_of_kind(path: str, kind: str, expected: str, err: Exception) -> ConnectorError:
-    """The file has another format."""
+    """The error for a file that has another format."""
     return ConnectorError(
         f"'{path}' is no {kind} file", expected=expected, got=str(err), remedy="check 'format' and 'path'"
     )

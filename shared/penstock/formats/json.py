@@ -101,6 +101,8 @@ def record_struct(
 
 
 class JsonDecoder(Decoder):
+    """Decodes JSON objects and JSON lines. Raises ConnectorError for options that exclude each other."""
+
     def __init__(self, ctx: FormatContext) -> None:
         options = OPTIONS.read(ctx.options)
         self._ignore_errors = options["json.ignore-parse-errors"]
@@ -207,6 +209,8 @@ class JsonDecoder(Decoder):
 
 
 class JsonFormat(Format):
+    """The format ``json``, for messages and files."""
+
     name = "json"
     options = OPTIONS
     extension = "json"

@@ -63,7 +63,7 @@ def _number(value: float | None) -> float | str | None:
 
 
 def wire_values(type_: t.LogicalType, array: pa.Array, *, iso: bool) -> list[Any]:
-    """What msgspec writes for each row of an external Arrow array."""
+    """The value of each row of an external Arrow array in the form that msgspec writes."""
     match type_:
         case t.TimestampType() | t.TimestampLtzType():
             return timestamps_as_text(array, iso=iso).to_pylist()

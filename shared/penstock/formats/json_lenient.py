@@ -29,7 +29,7 @@ _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 
 
 
 class LenientConverter:
-    """Parsed JSON objects → rows of Python values that ``Column.of`` takes."""
+    """Converts parsed JSON objects to rows of Python values that ``Column.of`` takes."""
 
     def __init__(self, schema: Schema, *, fail_on_missing: bool, null_on_error: bool) -> None:
         self._schema = schema
@@ -37,12 +37,13 @@ class LenientConverter:
         self._null_on_error = null_on_error
 
     def convert(self, record: Any) -> tuple[Any, ...]:
-        """One row; ``RecordError`` that names the column."""
+        """The row of one record. Raises RecordError, which names the column that does not fit."""
         if not isinstance(record, dict):
             raise RecordError("the record is not an object", expected="one JSON object", got=shorten(record))
         return tuple(self._field(record, f.name, f.type, f.name) for f in self._schema.fields)
 
     def to_batch(self, rows: Sequence[tuple[Any, ...]]) -> Batch:
+        """The rows as a batch."""
         columns = [Column.of(f.type, [r[i] for r in rows]) for i, f in enumerate(self._schema.fields)]
         return Batch(self._schema, columns, num_rows=len(rows))
 

@@ -22,8 +22,8 @@ BLOCK_BYTES = 512 * 1024
 
 
 class LineFiles(FileFormat):
-    """Files of lines of ``format``. ``cut``: every line end ends a record, so a file may be cut at any of
-    them; False if a quoted cell may hold a line end."""
+    """Files of lines of ``format``. ``cut``: a file may be divided at any line end; False if a quoted cell may
+    contain one."""
 
     def __init__(self, format: Format, *, cut: bool) -> None:
         self._format = format
@@ -46,7 +46,7 @@ class LineFiles(FileFormat):
 
 
 class LineWriter:
-    """Encoded rows, one batch after another."""
+    """Appends encoded batches to a file."""
 
     def __init__(self, sink: Output, encoder: Encoder) -> None:
         self._sink = sink
@@ -55,14 +55,15 @@ class LineWriter:
             sink.write(header)
 
     def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
         self._sink.write(self._encoder.encode_batch(batch))
 
     def close(self) -> None:
-        """Lines need no footer."""
+        """Do nothing: lines need no footer."""
 
 
 class LineReader(FileReader):
-    """Bytes [start, end) of a file of lines: those lines that *begin* in it."""
+    """Reads the lines that begin in the bytes [start, end) of a file."""
 
     def __init__(self, ctx: FileContext, format: Format) -> None:
         super().__init__(ctx)
@@ -93,7 +94,7 @@ class LineReader(FileReader):
             while offset < end:
                 data = await run(partial(_whole_lines, handle, offset, end, quote))
                 if not data:
-                    # Not the end: the file had more when it was listed, and that must be read.
+                    # The file was longer when it was listed; the missing rows would be lost silently.
                     raise shrunk(self._ctx.path, f"byte {offset} of {end}", "the file ends before that")
                 where = self._ctx.path if lines is not None else f"{self._ctx.path} from byte {offset}"
                 yield Block(offset, partial(self._decode, decoder, data, where, lines))

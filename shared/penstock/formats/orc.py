@@ -50,6 +50,7 @@ class OrcFileWriter:
         self._written = False
 
     def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
         arrays = [c.to_external_arrow() for c in batch.columns]
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._rows += len(batch)
@@ -57,6 +58,7 @@ class OrcFileWriter:
             self._write()
 
     def close(self) -> None:
+        """Write the footer. Does not close the file beneath."""
         if self._waiting or not self._written:
             self._write()
         self._writer.close()
@@ -77,7 +79,7 @@ class OrcReader(ColumnarReader):
         try:
             file = await run(partial(_open_orc, handle, self._ctx.path))
             self._check_columns(file.schema)
-            # If no column is read, Arrow does not even give the number of rows.
+            # Without any column Arrow does not give the number of rows, so one column is read.
             names = list(self._schema.names) or file.schema.names[:1]
             for stripe in range(self._ctx.part["first"] if at is None else at, self._ctx.part["last"]):
                 rows = await run(partial(self._stripe, file, stripe, names))
@@ -112,6 +114,8 @@ def _too_far(path: str, found: str) -> ConnectorError:
 
 
 class OrcFiles(FileFormat):
+    """ORC files, which can be read in runs of stripes."""
+
     native_writer = True
     # Spark's ORC fails at times before 1970 as Arrow's ORC writes them.
     spark = SparkFiles("orc", row_index=False, timestamps=False, nanoseconds=True)
@@ -119,8 +123,7 @@ class OrcFiles(FileFormat):
     def parts(
         self, path: str, size: int, open: Callable[[], BinaryIO], part_bytes: int
     ) -> list[dict[str, Any]]:
-        """Runs of stripes of about ``part_bytes``. Of ORC's footer Arrow shows only how many stripes there
-        are."""
+        """Runs of stripes of about ``part_bytes``. Arrow gives only the number of stripes, not their sizes."""
         handle = open()
         try:
             stripes = _open_orc(handle, path).nstripes
@@ -144,6 +147,8 @@ class OrcFiles(FileFormat):
 
 
 class OrcFormat(Format):
+    """The format ``orc``, for files only."""
+
     name = "orc"
     options = OPTIONS
     messages = False

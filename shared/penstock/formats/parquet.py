@@ -32,12 +32,12 @@ OPTIONS = OptionSet(
         Option("parquet.row-group-rows", integer, 131_072, "Rows a row group of files written."),
     ],
 )  # fmt: skip
-#: Computed from the first row group, from all of its batches.
+#: The number of rows, taken from all batches of the first row group, that decide about dictionaries.
 _SAMPLE_ROWS = 8_192
 
 
 class ParquetFileWriter:
-    """Appends batches to one open file. ``close`` writes the footer, not the file's end."""
+    """Appends batches to one open file. ``close`` writes the footer and does not close the file beneath."""
 
     def __init__(self, sink: Any, schema: Schema, options: Mapping[str, str]) -> None:
         from penstock.types.storage import external_arrow_type
@@ -54,6 +54,7 @@ class ParquetFileWriter:
         self._rows = 0
 
     def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
         arrays = [c.to_external_arrow() for c in batch.columns]
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._rows += len(batch)
@@ -61,6 +62,7 @@ class ParquetFileWriter:
             self._write_group()
 
     def close(self) -> None:
+        """Write the last row group and the footer."""
         self._write_group()
         (self._writer or self._opened(self._schema.empty_table())).close()
 
@@ -79,8 +81,11 @@ class ParquetFileWriter:
 
 
 def repeating_columns(rows: pa.Table) -> list[str]:
-    """Parquet paths of the columns that a dictionary is likely to shorten. If most values differ, the
-    dictionary would be built, found too large and thrown away: a third of the time of writing."""
+    """The Parquet paths of the columns that a dictionary is likely to shorten.
+
+    If most values differ, the dictionary would be built, found too large and dropped: a third of the time of
+    writing.
+    """
     batches = rows.to_batches()
     each = max(1, _SAMPLE_ROWS // max(1, len(batches)))
     sample = pa.Table.from_batches([b.slice(0, each) for b in batches], rows.schema)
@@ -141,7 +146,7 @@ class ParquetReader(ColumnarReader):
 
 
 def _leaves(name: str, type_: t.LogicalType) -> list[str]:
-    """Parquet paths of a column; for a ROW only the fields that it has here."""
+    """The Parquet paths of a column; of a ROW only the fields of ``type_``."""
     if isinstance(type_, t.RowType) and type_.fields:
         return [path for f in type_.fields for path in _leaves(f"{name}.{f.name}", f.type)]
     return [name]
@@ -155,6 +160,8 @@ def _open_parquet(handle: Any, path: str) -> pq.ParquetFile:
 
 
 class ParquetFiles(FileFormat):
+    """Parquet files, which can be read in runs of row groups."""
+
     native_writer = True
     spark = SparkFiles("parquet", row_index=True, timestamps=True, nanoseconds=False)
 
@@ -189,6 +196,8 @@ class ParquetFiles(FileFormat):
 
 
 class ParquetFormat(Format):
+    """The format ``parquet``, for files only."""
+
     name = "parquet"
     options = OPTIONS
     messages = False

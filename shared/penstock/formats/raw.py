@@ -1,4 +1,4 @@
-"""Raw: the message itself is the only column (STRING or BYTES)."""
+"""The format ``raw``: the whole message is the only column (STRING or BYTES)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 class RawDecoder(Decoder):
+    """Gives each message as one value. A STRING column takes only valid UTF-8; other messages are bad records."""
+
     def __init__(self, ctx: FormatContext) -> None:
         self._schema = ctx.schema.select(ctx.projection)
         self._text = isinstance(ctx.schema.fields[0].type, t.STRINGS)
@@ -61,6 +63,8 @@ class RawDecoder(Decoder):
 
 
 class RawEncoder(Encoder):
+    """Writes each value as one message."""
+
     def encode(self, batch: Batch) -> list[bytes]:
         values = batch.columns[0].to_pylist()
         return [b"" if v is None else v.encode() if isinstance(v, str) else v for v in values]
@@ -70,6 +74,9 @@ class RawEncoder(Encoder):
 
 
 class RawFormat(Format):
+    """The format ``raw``, for messages and files of lines. Raises ConnectorError unless the table has exactly
+    one column."""
+
     name = "raw"
     options = OptionSet("format 'raw'", [])
     extension = "txt"

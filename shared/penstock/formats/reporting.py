@@ -1,4 +1,4 @@
-"""What formats report of values that they refuse: the error, and a record without personal data."""
+"""Error messages for values that formats refuse, without personal data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from penstock.errors import UnsupportedError
 
 
 def unsupported_type(format_name: str, column: str, type_: object) -> UnsupportedError:
+    """The error for a column whose type the format cannot hold."""
     return UnsupportedError(
         f"format '{format_name}' cannot hold column '{column}'",
         expected="a type that the format knows",
@@ -23,7 +24,7 @@ _LETTER, _DIGIT = re.compile(r"[^\W\d_]"), re.compile(r"\d")
 
 def _mask(found: re.Match[str]) -> str:
     if found[2]:
-        return found[0]  # a key
+        return found[0]  # a key is shown
     return '"' + _DIGIT.sub("9", _LETTER.sub("x", found[1])) + '"'
 
 

@@ -25,7 +25,7 @@ VARIANCES = ("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARI
 
 
 def sum_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
-    """An exact sum: one DOUBLE, one BIGINT, or 32-bit limbs (low to high) of a DECIMAL."""
+    """The cells of an exact sum: one DOUBLE, one BIGINT, or the 32-bit limbs (low to high) of a DECIMAL."""
     match type_:
         case t.FloatType() | t.DoubleType():
             return (_DOUBLE,)
@@ -35,14 +35,14 @@ def sum_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
 
 
 def square_cells(type_: t.LogicalType) -> tuple[t.LogicalType, ...]:
-    """The same for squares: those of a DECIMAL have twice as many digits."""
+    """The cells of an exact sum of squares; squares of a DECIMAL have twice as many digits."""
     if isinstance(type_, t.DecimalType):
         return (_LONG,) * (4 if type_.precision <= t.MAX_UNSCALED_INT64_PRECISION else 9)
     return sum_cells(type_)
 
 
 def is_ordered_fixed(type_: t.LogicalType) -> bool:
-    """Whether an int64 code of the values orders them."""
+    """Whether int64 codes of the values sort as the values do."""
     if isinstance(type_, t.DecimalType):
         return type_.precision <= t.MAX_UNSCALED_INT64_PRECISION
     return isinstance(

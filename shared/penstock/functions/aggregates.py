@@ -1,8 +1,7 @@
 """Result types of aggregate and window functions, as Flink infers them.
 
-The kernels are in ``state/aggregates.py``. A global aggregate over no rows is
-NULL, so its result is nullable whatever its input; with GROUP BY (``grouped``) SUM, AVG,
-MIN and MAX are NULL only where the argument may be.
+The kernels are in ``state/aggregates.py``. A global aggregate over no rows is NULL, so its result is nullable
+whatever its input. With GROUP BY (``grouped``) SUM, AVG, MIN and MAX are nullable only if the argument is.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _BIGINT = t.BigIntType(nullable=False)
 _JSON = t.VarCharType(2000, nullable=False)
 _UNORDERED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType)
-#: Names that mean another aggregate.
+#: Alias -> name of the aggregate.
 ALIASES = {"STDDEV": "STDDEV_SAMP", "VARIANCE": "VAR_SAMP"}
 
 
@@ -130,11 +129,12 @@ def is_aggregate(name: str) -> bool:
 
 
 def is_window_function(name: str) -> bool:
-    """Whether ``name`` only makes sense with OVER (ROW_NUMBER, RANK, LAG …)."""
+    """Whether ``name`` needs an OVER clause (ROW_NUMBER, RANK, LAG …)."""
     return name.upper() in _WINDOW
 
 
 def known_aggregates() -> list[str]:
+    """The names of all aggregate and window functions, aliases included, sorted."""
     return sorted([*_AGGREGATES, *_WINDOW, *ALIASES])
 
 
@@ -147,7 +147,11 @@ def infer_aggregate(
     line: int = 0,
     column: int = 0,
 ) -> LogicalType:
-    """Result type of ``name(arg_types)``; SqlError when there is no such aggregate."""
+    """The result type of ``name(arg_types)``.
+
+    Raises:
+        SqlError: there is no such aggregate, or it does not take these arguments.
+    """
     where = f"line {line}, column {column}" if line else None
     canonical = canonical_aggregate(name)
     known = _AGGREGATES.get(canonical) or _WINDOW.get(canonical)

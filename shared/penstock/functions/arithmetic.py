@@ -1,4 +1,4 @@
-"""+ - * / % and the signs: integers wrap as Java's, decimals are exact, and temporal values
+"""Arithmetic: + - * / % and the signs. Integers wrap around as in Java, decimals are exact, and dates and times
 move by intervals (see ``intervals``)."""
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ def remainder(a: Any, by: int) -> Any:
 
 
 def years(days: Any) -> Any:
+    """The year of each day (int64)."""
     return _dates(days).astype("M8[Y]").astype(np.int64) + 1970
 
 
@@ -61,7 +62,7 @@ def _iso_thursday(days: Any) -> Any:
 
 
 def date_field(field: str, days: Any) -> Any:
-    """A field of dates, int64."""
+    """A field of dates (days since the epoch), int64."""
     days = np.asarray(days, np.int64)
     match field:
         case "YEAR":
@@ -113,7 +114,7 @@ def field_of(field: str, us: Any) -> Any:
 
 
 def floor_days(unit: str, days: Any) -> Any:
-    """First day of the week (Sunday), month, quarter … that holds each day."""
+    """The first day of the week (Sunday), month, quarter … that contains each day."""
     days = np.asarray(days, np.int64)
     if unit == "WEEK":
         return days - np.mod(days + 4, 7)
@@ -128,6 +129,7 @@ def floor_days(unit: str, days: Any) -> Any:
 
 
 def floor_us(unit: str, us: Any) -> Any:
+    """The start of the unit that contains each wall-clock time (µs)."""
     us = np.asarray(us, np.int64)
     if unit in FIXED_US and unit != "WEEK":
         size = FIXED_US[unit]
@@ -138,6 +140,7 @@ def floor_us(unit: str, us: Any) -> Any:
 
 
 def ceil_us(unit: str, us: Any) -> Any:
+    """The earliest start of a unit at or after each wall-clock time (µs)."""
     us = np.asarray(us, np.int64)
     floor = floor_us(unit, us)
     if unit == "NANOSECOND":
@@ -150,7 +153,7 @@ def ceil_us(unit: str, us: Any) -> Any:
 
 
 def add_units(unit: str, us: Any, amount: Any) -> Any:
-    """Wall-clock µs moved by an amount of a unit."""
+    """Wall-clock µs plus ``amount`` units."""
     us = np.asarray(us, np.int64)
     if unit == "NANOSECOND":
         return us + np.floor_divide(amount, 1000)
@@ -161,7 +164,7 @@ def add_units(unit: str, us: Any, amount: Any) -> Any:
 
 
 def months_between(end_us: Any, start_us: Any) -> Any:
-    """Whole months from start to end, negative when end is earlier."""
+    """The whole months from start to end; negative if the end is earlier."""
     end_us, start_us = np.broadcast_arrays(np.asarray(end_us, np.int64), np.asarray(start_us, np.int64))
     backward = end_us < start_us
     low, high = np.where(backward, end_us, start_us), np.where(backward, start_us, end_us)

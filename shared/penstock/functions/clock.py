@@ -1,6 +1,6 @@
 """The clock: CURRENT_TIMESTAMP and similar functions, PROCTIME, UNIX_TIMESTAMP().
 
-It is read once for each batch, so all rows of a batch see one time. Tests may replace ``now_us``.
+The clock is read once per batch, so that all rows of a batch have the same time. Tests may replace ``now_us``.
 """
 
 from __future__ import annotations

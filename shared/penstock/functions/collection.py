@@ -1,6 +1,6 @@
 """ARRAY, MAP and ROW: constructors, elements and the ARRAY_* and MAP_* functions.
 
-Elements lie in Arrow's external types, so functions per row see Python's dates and decimals.
+Elements are stored in Arrow's external types, so functions per row receive Python's dates and decimals.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Exact decimal arithmetic on unscaled integers.
 
-An unscaled vector is an int64 array when every value fits, else an object array of Python
-ints: the same NumPy expressions serve both. Each operation first bounds its result by the
-operands' extremes, so that the fast path is taken exactly when nothing can overflow.
-Rounding is HALF_UP (away from zero); a value beyond the precision becomes NULL, as in Flink.
+An unscaled vector is an int64 array if every value fits, else an object array of Python ints; both take the
+same NumPy expressions. Each operation first computes an upper bound of its result from the extremes of its
+operands, and uses int64 if nothing can overflow. Rounding is HALF_UP (away from zero). A value above the
+precision becomes NULL, as in Flink.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def is_wide(type_: t.LogicalType) -> bool:
 
 
 def scale_of(type_: t.LogicalType) -> int:
+    """The scale of a DECIMAL; 0 for an integer type."""
     return type_.scale if isinstance(type_, t.DecimalType) else 0
 
 
@@ -79,7 +80,7 @@ def from_unscaled(type_: t.DecimalType, values: np.ndarray, valid: np.ndarray | 
 
 
 def bound(values: Unscaled) -> int:
-    """Largest magnitude among the values."""
+    """The largest magnitude among the values."""
     if isinstance(values, int):
         return abs(values)
     if not len(values):
@@ -95,22 +96,25 @@ def widen(values: Unscaled, limit: int) -> Unscaled:
 
 
 def multiply(a: Unscaled, b: Unscaled) -> Unscaled:
+    """The exact products; Python ints if int64 could overflow."""
     # A factor beyond int64 needs Python ints even where the other is 0.
     limit = max(bound(a) * bound(b), bound(a), bound(b))
     return widen(a, limit) * widen(b, limit)
 
 
 def scale_up(values: Unscaled, digits: int) -> Unscaled:
+    """The values times 10^digits; unchanged if ``digits`` is not positive."""
     return values if digits <= 0 else multiply(values, 10**digits)
 
 
 def align(a: Unscaled, scale_a: int, b: Unscaled, scale_b: int) -> tuple[Unscaled, Unscaled, int]:
-    """Both at the larger scale."""
+    """(a, b, scale) with both at the larger of the two scales."""
     scale = max(scale_a, scale_b)
     return scale_up(a, scale - scale_a), scale_up(b, scale - scale_b), scale
 
 
 def add(a: Unscaled, b: Unscaled, sign: int = 1) -> Unscaled:
+    """The exact sums, or differences if ``sign`` is negative."""
     limit = bound(a) + bound(b)
     a, b = widen(a, limit), widen(b, limit)
     return a + b if sign > 0 else a - b
@@ -134,14 +138,14 @@ def truncate_quotient(a: Any, b: Any) -> Any:
 
 
 def rescale(values: Any, scale: int, target: int) -> Any:
-    """To another scale, half up."""
+    """The values at the scale ``target``, rounded half up."""
     if target >= scale:
         return scale_up(values, target - scale)
     return divide_half_up(values, 10 ** (scale - target))
 
 
 def to_double(vector: Vector) -> Any:
-    """Nearest doubles of an exact number."""
+    """The doubles nearest to the values of an exact number."""
     values, scale = unscaled(vector), scale_of(vector.type)
     if isinstance(values, int):
         return float(Decimal(values).scaleb(-scale, _CONTEXT))

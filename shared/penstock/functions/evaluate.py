@@ -1,9 +1,9 @@
 """Compiles expressions to functions over batches.
 
-``compile_expr`` walks the tree once. Constants are computed then; a sub-expression that occurs several times
-is computed once for each batch; CASE, COALESCE, AND, OR evaluate an argument that can fail or costs much
-only on the rows that need it. A plain column costs nothing. Errors of a row are ``RecordError`` with the
-position of the call in the SQL text.
+``compile_expr`` computes constants at once. A sub-expression that occurs several times is computed once per
+batch. CASE, COALESCE, AND and OR evaluate an argument that can fail, or is expensive, only on the rows that
+need it. A plain column needs no work. Errors of a row are ``RecordError`` with the position of the call in the
+SQL text.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Frame:
         self.memo: dict[int, Vector] = {}
 
     def column(self, index: int) -> Column:
+        """Column ``index`` of the batch, reduced to the rows of this frame."""
         if self._parent is None:
             return self._columns[index]
         # Column i is stored among the shared results, under a number of its own.
@@ -65,11 +66,11 @@ class Frame:
         return found  # type: ignore[return-value]
 
     def select(self, rows: np.ndarray) -> Frame:
-        """These rows only (ascending indices)."""
+        """A frame of these rows only (ascending indices)."""
         return self if len(rows) == self.n else Frame((), len(rows), self, rows)
 
     def shared(self, number: int) -> Vector | None:
-        """A shared result; it is taken from the parent if it was computed there."""
+        """The result of a shared sub-expression, here or in the parent frame; None if it was not computed yet."""
         found = self.memo.get(number)
         if found is None and self._parent is not None:
             found = self._parent.shared(number)
@@ -82,9 +83,10 @@ class Frame:
 
 
 class Node:
-    """A compiled sub-expression. ``constant``: its value, if it has only one.
+    """A compiled sub-expression.
 
-    ``fails``: it may raise for some rows; ``costly``: worth running on few rows.
+    ``constant`` is its value if it does not depend on the row. ``fails``: it may raise for some rows.
+    ``costly``: running it on fewer rows saves time.
     """
 
     __slots__ = ("constant", "costly", "fails", "run", "type")
@@ -106,12 +108,12 @@ class Node:
 
     @property
     def eager(self) -> bool:
-        """Whether evaluating it on rows that do not need it does no harm."""
+        """Whether it may be evaluated on all rows: it cannot fail and is cheap."""
         return not (self.fails or self.costly)
 
 
 def compile_expr(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], Column]:
-    """Batch → Column of the expression; ``functions(name)`` loads a user's function."""
+    """A function from a batch to the expression's column. ``functions(name)`` loads a user's function."""
     if isinstance(expr, InputRef):
         index = expr.index
         return lambda batch: batch.columns[index]
@@ -122,7 +124,7 @@ def compile_expr(expr: Expr, functions: FunctionLoader | None = None) -> Callabl
 def compile_projection(
     exprs: Sequence[Expr], functions: FunctionLoader | None = None
 ) -> Callable[[Batch], list[Column]]:
-    """Several expressions over the same batch, sharing common sub-expressions."""
+    """A function from a batch to the columns of several expressions, which share common sub-expressions."""
     compiler = _Compiler(exprs, functions)
     nodes = [compiler.compile(e) for e in compiler.exprs]
     if all(isinstance(e, InputRef) for e in compiler.exprs):
@@ -140,7 +142,7 @@ def compile_projection(
 
 
 def compile_predicate(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], np.ndarray]:
-    """Batch → bool mask of the rows where the expression is TRUE (NULL counts as FALSE)."""
+    """A function from a batch to a boolean mask of the rows where the expression is TRUE (NULL counts as FALSE)."""
     compiler = _Compiler([expr], functions)
     run = compiler.compile(compiler.exprs[0]).run
 
@@ -154,7 +156,7 @@ def compile_predicate(expr: Expr, functions: FunctionLoader | None = None) -> Ca
 
 
 def true_mask(vector: Vector, n: int) -> np.ndarray:
-    """Where a BOOLEAN is TRUE."""
+    """A boolean mask of the rows where a BOOLEAN is TRUE."""
     if isinstance(vector, Scalar):
         return np.full(n, bool(vector.value), np.bool_)
     valid = vector.valid
@@ -162,7 +164,8 @@ def true_mask(vector: Vector, n: int) -> np.ndarray:
 
 
 def evaluate_constant(expr: Expr) -> Scalar | None:
-    """The value of an expression without inputs (errors propagate); None if it has some."""
+    """The value of an expression that reads no input column; None if it reads one. Errors of the expression are
+    raised."""
     node = _Compiler([expr], None).compile(rewrite(expr))
     if node.constant is None and not _has_inputs(expr):
         return _as_scalar(node.run(Frame((), 1)), expr)
@@ -238,7 +241,7 @@ class _Compiler:
         return Node(expr.type, run, fails=True, costly=True)
 
     def _share(self, expr: Expr, node: Node) -> Node:
-        """Computes once for each frame what occurs more than once."""
+        """A node that computes a repeated sub-expression once per frame."""
         key = without_position(expr)
         if node.constant is not None or self.counts[key] < 2 or not is_deterministic(expr):
             return node
@@ -271,7 +274,7 @@ def _kernel_run(call: Call, kernel: Any, runs: list[Run]) -> Run:
 
 
 def position(call: Call) -> str:
-    """Where a call stands, for error messages."""
+    """The place of a call in the SQL text, for error messages."""
     return f"{call.function}, line {call.line}, column {call.column}" if call.line else call.function
 
 

@@ -32,6 +32,8 @@ class Literal(msgspec.Struct, frozen=True, tag="lit", tag_field="e"):
 
 
 class Call(msgspec.Struct, frozen=True, tag="call", tag_field="e"):
+    """A call of a scalar function or operator. ``function`` is its canonical name in the registry."""
+
     function: str
     args: tuple[Expr, ...]
     type: LogicalType
@@ -82,6 +84,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct arguments of an expression."""
     match expr:
         case Call(args=args) | PythonCall(args=args):
             return args
@@ -116,7 +119,7 @@ def input_refs(expr: Expr) -> set[int]:
 
 
 def shift_refs(expr: Expr, mapping: dict[int, int]) -> Expr:
-    """The expression over another input layout: old index → new index."""
+    """The expression over another input layout; ``mapping`` is old column index -> new index."""
 
     def visit(node: Expr) -> Expr:
         if isinstance(node, InputRef):

@@ -1,4 +1,4 @@
-"""The functions of a job by name, as operators ask for them."""
+"""The functions of a job by name, for operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class FunctionTable:
-    """Called with a name, it gives the object of that name, the same one each time.
+    """Calling it with a name gives the object of that name, the same one each time.
 
     ``load`` finds an object; ``job_config`` is the job's configuration, which ``open`` of a function may read.
     """

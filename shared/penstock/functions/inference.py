@@ -1,7 +1,7 @@
-"""Type rules shared by all functions: common types, decimal precision, permitted casts.
+"""Type rules that all functions share: common types, decimal precision, permitted casts.
 
-The rules are Flink's (Calcite's with Flink's type system): a DECIMAL beyond 38 digits gives up scale down to
-6; an integer beside a decimal counts as DECIMAL(3/5/10/19, 0); of two approximate types the first wins.
+The rules are Flink's (Calcite's with Flink's type system): a DECIMAL above 38 digits loses scale, down to 6; an
+integer beside a decimal counts as DECIMAL(3/5/10/19, 0); of two approximate types the result is the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXACT = (*t.INTEGERS, t.DecimalType)
 
 
 def same_type(a: t.LogicalType, b: t.LogicalType) -> bool:
-    """Equal except for the outer nullability."""
+    """Whether the types are equal except for the outer nullability."""
     return a == b or a.with_nullable(True) == b.with_nullable(True)
 
 
@@ -34,14 +34,14 @@ def same_type(a: t.LogicalType, b: t.LogicalType) -> bool:
 
 
 def decimal_of(type_: t.LogicalType) -> t.DecimalType:
-    """The DECIMAL that holds every value of an exact type."""
+    """The DECIMAL that can hold every value of an exact numeric type."""
     if isinstance(type_, t.DecimalType):
         return type_
     return t.DecimalType(_INTEGER_DIGITS[type(type_)], 0)
 
 
 def adjusted_decimal(precision: int, scale: int) -> t.DecimalType:
-    """DECIMAL(precision, scale), giving up scale (not under 6) beyond 38 digits."""
+    """DECIMAL(precision, scale); above 38 digits it loses scale, but not below 6."""
     if precision <= t.MAX_DECIMAL_PRECISION:
         return t.DecimalType(precision, scale)
     whole = precision - scale
@@ -70,7 +70,7 @@ def decimal_result(op: str, a: t.DecimalType, b: t.DecimalType) -> t.DecimalType
 
 
 def common_type(types: Iterable[t.LogicalType]) -> t.LogicalType | None:
-    """The least type all values fit (CASE, COALESCE, ARRAY, UNION …), or None."""
+    """The smallest type that all values fit (CASE, COALESCE, ARRAY, UNION …); None if there is none."""
     types = list(types)
     nullable = any(x.nullable for x in types)
     typed = [x for x in types if not isinstance(x, t.NullType)]
@@ -140,7 +140,7 @@ _TEMPORAL = (t.DateType, t.TimeType, t.TimestampType, t.TimestampLtzType)
 
 
 def castable(source: t.LogicalType, target: t.LogicalType) -> bool:
-    """Whether CAST(source AS target) is a cast Flink has."""
+    """Whether Flink has CAST(source AS target)."""
     if isinstance(source, t.NullType) or same_type(source, target):
         return True
     if isinstance(source, t.RawType) or isinstance(target, (t.NullType, t.RawType)):
@@ -192,7 +192,11 @@ def _has_ltz(type_: t.LogicalType) -> bool:
 def cast_expr(
     expr: Expr, target: t.LogicalType, *, line: int = 0, column: int = 0, zone: str = "UTC"
 ) -> Expr:
-    """``expr`` as ``target``: itself when equal, a retyped literal, or a CAST call."""
+    """``expr`` as ``target``: unchanged if the types are equal, else a literal of that type or a CAST call.
+
+    Raises:
+        SqlError: SQL has no such cast.
+    """
     source = expr.type
     if same_type(source, target):
         return expr
@@ -214,6 +218,7 @@ def cast_expr(
 
 
 def string_literal(text: str) -> Literal:
+    """A CHAR literal that is NOT NULL."""
     return Literal(text, t.CharType(max(len(text), 1), nullable=False))
 
 
@@ -249,7 +254,7 @@ def decimal_literal_value(literal: Literal) -> Decimal:
 
 
 def decimal_literal(number: Decimal, type_: t.DecimalType) -> Literal | None:
-    """A DECIMAL literal in storage form; None when the number does not fit exactly."""
+    """A DECIMAL literal in storage form; None if the number does not fit exactly."""
     sign, digits, exponent = number.as_tuple()
     shift = type_.scale + int(exponent)
     if shift < 0:
@@ -271,7 +276,7 @@ def decimal_text(unscaled: int, scale: int) -> str:
 
 
 def comparison_types(a: t.LogicalType, b: t.LogicalType, equality: bool) -> Sequence[t.LogicalType] | None:
-    """What both sides of a comparison are cast to, or None when they cannot be compared."""
+    """The types to which both sides of a comparison are cast; None if they cannot be compared."""
     if isinstance(a, t.NullType) or isinstance(b, t.NullType):
         other = b if isinstance(a, t.NullType) else a
         return other, other

@@ -1,4 +1,4 @@
-"""Arithmetic of times and intervals: ``+ - *`` with an operand that is one."""
+"""Arithmetic of times and intervals: ``+ - *`` with at least one such operand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def resolve(op: str, a: t.LogicalType, b: t.LogicalType) -> tuple[list[t.Logical
 
 
 def bind(op: str, call: Call) -> Any:
-    """Kernel of such an operation."""
+    """The kernel of such an operation."""
     left, right = (a.type for a in call.args)
     if isinstance(call.type, t.INTERVALS):
         dtype = np.int32 if isinstance(call.type, t.YearMonthIntervalType) else np.int64
@@ -56,7 +56,8 @@ def bind(op: str, call: Call) -> Any:
 
 
 def add_microseconds(type_: t.LogicalType, point: Any, amount_us: Any) -> Any:
-    """A date moves by the whole days of the amount; a time wraps at midnight."""
+    """A point in time plus µs. A date moves by the whole days of the amount; a time of day wraps around at
+    midnight."""
     if isinstance(type_, t.DateType):
         whole_days = np.sign(amount_us) * (np.abs(amount_us) // DAY_US)
         return (point + whole_days).astype(np.int32)
@@ -66,7 +67,7 @@ def add_microseconds(type_: t.LogicalType, point: Any, amount_us: Any) -> Any:
 
 
 def add_months(type_: t.LogicalType, point: Any, months: Any) -> Any:
-    """The same day of another month, or its last day when it is shorter."""
+    """A point in time plus months: the same day of another month, or that month's last day if it is shorter."""
     if isinstance(type_, t.DateType):
         return shift_days(np.asarray(point), months).astype(np.int32)
     days = np.floor_divide(point, DAY_US)

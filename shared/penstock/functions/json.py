@@ -99,7 +99,7 @@ def _bind_value(call: Call) -> Any:
 
 
 def _returning(type_: t.LogicalType) -> Callable[[Any], Any]:
-    """JSON scalar → the type asked for; a scalar of another kind is an error, as in Flink."""
+    """A function from JSON scalars to the RETURNING type; a scalar of another kind is an error, as in Flink."""
     if isinstance(type_, t.STRINGS):
         return lambda v: v if isinstance(v, str) else jsonpath.dump(v)
     wanted: tuple[type, ...] = (int,)
@@ -194,7 +194,7 @@ define(
 
 
 def json_text(value: Any, type_: t.LogicalType) -> str:
-    """A SQL value (external Python form) as JSON text."""
+    """A SQL value (in its external Python form) as JSON text."""
     if value is None:
         return "null"
     match type_:

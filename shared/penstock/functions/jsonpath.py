@@ -17,22 +17,22 @@ _STEP = re.compile(
     r"""\.(?P<name>[\w-]+)|\.\*|\.?\[(?P<index>\d+)\]|\.?\['(?P<quoted>(?:[^'\\]|\\.)*)'\]"""
     r"""|\.?\["(?P<double>(?:[^"\\]|\\.)*)"\]|\[\*\]"""
 )
-#: No value: the path led nowhere.
+#: The document has no value at the path.
 MISSING = object()
-#: The text is no JSON document, or the path is malformed.
+#: The text is not a JSON document, or the path is malformed.
 BROKEN = object()
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """``steps``: a name, an index, or None for a wildcard. A path with a wildcard is not ``definite``: it
-    gives a list of all matches."""
+    """A compiled path. A step is a name, an index, or None for a wildcard."""
 
     strict: bool
     steps: tuple[str | int | None, ...]
 
     @property
     def definite(self) -> bool:
+        """Whether the path has no wildcard. A path with a wildcard gives the list of all matches."""
         return None not in self.steps
 
     def find(self, document: Any) -> Any:
@@ -55,7 +55,7 @@ def _descend(item: Any, step: str | int | None) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def compile_path(text: str) -> JsonPath | None:
-    """None when the path is malformed."""
+    """The compiled path; None if the text is malformed."""
     mode = _MODE.match(text)
     strict = bool(mode) and mode[1].lower() == "strict"  # type: ignore[index]
     rest = (mode[2] if mode else text).strip()
@@ -106,6 +106,7 @@ def dump(value: Any) -> str:
 
 
 def quote(text: str) -> str:
+    """A text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,5 +1,8 @@
-"""Text to values, as Flink's CAST from STRING reads it. Every parser returns the storage value, or None if
-the text is malformed: the caller raises (CAST) or gives NULL (TRY_CAST)."""
+"""Converts text to values as Flink's CAST from STRING does.
+
+Every parser returns the storage value, or None if the text is malformed: the caller then raises (CAST) or gives
+NULL (TRY_CAST).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ DAY_US = 86_400_000_000
 
 
 def parser(target: t.LogicalType) -> Any:
-    """``str -> storage value | None`` for a target type; None when there is none."""
+    """The function ``str -> storage value | None`` of a target type; None if there is none."""
     match target:
         case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
             bits = _BITS[type(target)]
@@ -48,7 +51,7 @@ def parser(target: t.LogicalType) -> Any:
 
 
 def parse_integer(text: str, bits: int) -> int | None:
-    """Digits; a fraction is cut off."""
+    """An integer of ``bits`` bits; a fraction is truncated."""
     match = _INTEGER.match(text)
     if match is None:
         return None
@@ -57,6 +60,7 @@ def parse_integer(text: str, bits: int) -> int | None:
 
 
 def parse_double(text: str) -> float | None:
+    """A double in Java's spelling (with f or d suffix, hexadecimal, NaN, Infinity)."""
     text = text.strip()
     if _DOUBLE.match(text):
         bare = text if text[-1:] in "Ny" else text.rstrip("fFdD")
@@ -67,7 +71,7 @@ def parse_double(text: str) -> float | None:
 
 
 def parse_decimal(text: str, precision: int, scale: int) -> int | Decimal | None:
-    """Unscaled int for p <= 18, Decimal beyond."""
+    """A DECIMAL, rounded half up: the unscaled int for p <= 18, a Decimal above."""
     number = text_to_number(text)
     if number is None:
         return None
@@ -75,6 +79,7 @@ def parse_decimal(text: str, precision: int, scale: int) -> int | Decimal | None
 
 
 def text_to_number(text: str) -> Decimal | None:
+    """The exact number; None for malformed text and for NaN and infinities."""
     text = text.strip()
     if not text or "_" in text:
         return None
@@ -86,7 +91,7 @@ def text_to_number(text: str) -> Decimal | None:
 
 
 def fit_decimal(number: Decimal, precision: int, scale: int) -> int | Decimal | None:
-    """Rounded half up to the scale; None beyond the precision."""
+    """The number rounded half up to the scale; None if it exceeds the precision."""
     if number.adjusted() > 100:
         return None
     rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
@@ -97,12 +102,13 @@ def fit_decimal(number: Decimal, precision: int, scale: int) -> int | Decimal | 
 
 
 def parse_boolean(text: str) -> bool | None:
+    """TRUE or FALSE in any of Flink's spellings."""
     lower = text.lower()
     return True if lower in _TRUE else False if lower in _FALSE else None
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since the epoch, or None when there is no such day. Years 0 to 9999."""
+    """Days since the epoch; None if there is no such day. Years are 0 to 9999."""
     if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
         return None
     # The civil calendar repeats every 400 years; datetime has no year 0.
@@ -113,10 +119,12 @@ def days_of(year: int, month: int, day: int) -> int | None:
 
 
 def days_in_month(year: int, month: int) -> int:
+    """The number of days of a month."""
     return monthrange(year + 400 if year < 1 else year, month)[1]
 
 
 def parse_date(text: str) -> int | None:
+    """Days since the epoch of ``yyyy[-M[-d]]``; text after a space is ignored."""
     match = _DATE.match(text.strip())
     if match is None:
         return None
@@ -124,11 +132,12 @@ def parse_date(text: str) -> int | None:
 
 
 def fraction_us(digits: str | None, precision: int = 6) -> int:
-    """Fraction digits to µs, cut to the precision."""
+    """The digits of a fraction of a second as µs, truncated to the precision."""
     return int(((digits or "")[:precision]).ljust(6, "0")) if digits else 0
 
 
 def parse_time(text: str, precision: int) -> int | None:
+    """µs since midnight of ``H[:m[:s[.fraction]]]``, truncated to the precision."""
     match = _TIME.match(text.strip())
     if match is None:
         return None
@@ -142,7 +151,7 @@ def _time_us(hour: int, minute: int, second: int, fraction: int) -> int | None:
 
 
 def parse_timestamp(text: str, precision: int) -> int | None:
-    """``yyyy-M-d[ H:m:s[.fraction]]``; a day past the month's end is its last day."""
+    """Wall-clock µs of ``yyyy-M-d[ H:m:s[.fraction]]``. A day past the month's end is its last day."""
     match = _TIMESTAMP.match(text)
     if match is None:
         return None

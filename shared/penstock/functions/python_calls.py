@@ -1,8 +1,7 @@
-"""Calling a user's scalar function, per record or per Arrow batch.
+"""Calls a user's scalar function, per record or per Arrow batch.
 
-Per record it gets Python values (None = NULL) and returns one. Per batch it gets Arrow
-arrays (decimal128, timestamp[us] …) and returns one Arrow array, NumPy array or list of the
-same length.
+Per record the function gets Python values (None = NULL) and returns one. Per batch it gets Arrow arrays
+(decimal128, timestamp[us] …) and returns an Arrow array, a NumPy array or a list of the same length.
 """
 
 from __future__ import annotations
@@ -51,7 +50,11 @@ def python_kernel(call: PythonCall, functions: Callable[[str], Any] | None) -> C
 
 
 def user_callable(call: PythonCall, functions: Callable[[str], Any] | None) -> Callable[..., Any]:
-    """The function (or ``eval`` of its object, opened) that a call names."""
+    """The function that a call names, or ``eval`` of its object after ``open``.
+
+    Raises:
+        FunctionError: the object is not callable and has no ``eval``, or ``open`` failed.
+    """
     if functions is None:
         raise InternalError(f"no loader of user functions given for {call.function!r}")
     target = functions(call.function)

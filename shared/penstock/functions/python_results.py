@@ -1,10 +1,10 @@
-"""Results of a user's function as a column of the declared type; nothing is cut silently.
+"""Results of a user's function as a column of the declared type; no value is truncated silently.
 
-Arrow alone would turn 1.5 into 1 for an INT, 1e300 into infinity for a FLOAT, a ``datetime`` into a bare
-date, the float 1.505 into 1.51 for a DECIMAL(10, 2), and a whole number into microseconds since 1970 for a
-TIMESTAMP. Whole batches are converted at once. Values are checked one by one only for types where Arrow
-cannot check, and if a batch does not fit. One thing is cut, as in Flink: a fraction of a second beyond the
-precision of a TIME or TIMESTAMP.
+Arrow alone would turn 1.5 into 1 for an INT, 1e300 into infinity for a FLOAT, a ``datetime`` into a date, the
+float 1.505 into 1.51 for a DECIMAL(10, 2), and a whole number into microseconds since 1970 for a TIMESTAMP.
+Batches are converted as a whole; values are checked one by one only for types that Arrow does not check, and if
+a batch does not fit. As in Flink, a fraction of a second beyond the precision of a TIME or TIMESTAMP is
+truncated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _WHOLE = (*t.INTEGERS, t.YearMonthIntervalType)
-#: A whole number is none of these types, because its unit is unknown.
+#: A whole number is refused for these types, because its unit is unknown.
 _TEMPORAL = (t.DateType, t.TimeType, *t.TIMESTAMPS, t.DayTimeIntervalType)
 #: Refuses to round: a DECIMAL is exactly what the function returned, or an error.
 _EXACT = Context(prec=76, rounding=ROUND_HALF_UP, traps=[Inexact, InvalidOperation])
@@ -35,8 +35,11 @@ MISFIT = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeEr
 
 
 def result_of(type_: t.LogicalType, out: Any) -> Column:
-    """``out``: a list of Python values, an Arrow array or a NumPy array. Raises one of ``MISFIT`` if a value
-    does not fit the type."""
+    """The results as a column of ``type_``. ``out`` is a list of Python values, an Arrow array or a NumPy
+    array.
+
+    Raises one of ``MISFIT`` if a value does not fit the type.
+    """
     want = external_arrow_type(type_)
     if isinstance(type_, t.RawType):
         return Column.of(type_, list(out))
@@ -79,7 +82,7 @@ def first_misfit(type_: t.LogicalType, out: Any) -> tuple[int, Any] | None:
 
 
 def allowed(type_: t.LogicalType) -> str:
-    """The type in words; for numbers with bounds also the bounds."""
+    """The type in words; numbers with their bounds."""
     if isinstance(type_, t.DecimalType):
         whole = type_.precision - type_.scale
         return f"a value of {type_}: at most {whole} digits before the point and {type_.scale} behind it"
@@ -98,8 +101,8 @@ def _whole(array: pa.Array, type_: t.LogicalType, want: pa.DataType) -> pa.Array
 
 
 def _cast(array: pa.Array, want: pa.DataType) -> pa.Array:
-    """Arrow refuses to cut a DECIMAL to fewer digits, but it rounds floating point: such a number is read by
-    its shortest digits."""
+    """The array as the type ``want``. Arrow refuses to round a DECIMAL but rounds floating-point numbers, so
+    these are converted by their shortest digits."""
     if pa.types.is_decimal(want) and (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
         return array.cast(pa.string()).cast(want)
     if pa.types.is_temporal(want) and not (
@@ -142,7 +145,8 @@ def _decimals(type_: t.DecimalType, values: Iterable[Any]) -> list[Decimal | Non
 
 @lru_cache(maxsize=256)
 def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
-    """Raises for a value, or a part of it, that Arrow would cut; None: Arrow cuts no value of this type."""
+    """A function that raises for a value, or a part of it, that Arrow would truncate; None if Arrow truncates
+    none."""
     if isinstance(type_, _WHOLE):
         return _check_whole
     match type_:

@@ -62,6 +62,7 @@ def like_tokens(pattern: str, escape: str | None) -> list[tuple[str, bool]]:
 
 
 def like_regex(pattern: str, escape: str | None = None) -> str:
+    """The Python regular expression of a LIKE pattern. Raises RecordError for a bad escape."""
     parts = [
         (".*" if char == "%" else ".") if wild else re.escape(char)
         for char, wild in like_tokens(pattern, escape)
@@ -203,7 +204,7 @@ for _negate in (False, True):
 
 @lru_cache(maxsize=1024)
 def java_pattern(pattern: str) -> re.Pattern[str] | None:
-    """Python's pattern for Java's, or None when it is invalid."""
+    """Python's pattern for a Java pattern; None if it is invalid."""
     try:
         return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern), re.ASCII)
     except re.error:

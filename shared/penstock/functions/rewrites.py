@@ -1,10 +1,8 @@
-"""Rewrites before compiling that keep the meaning and save work.
+"""Rewrites before compilation that keep the meaning and save work.
 
-SPLIT_INDEX with a constant separator becomes an element of a split, so that several of one string split it
-once.
-
-``x = x`` and similar comparisons, for a deterministic x, need x's NULLs only (which makes NaN equal to
-itself there, as in Flink's planner).
+SPLIT_INDEX with a constant separator becomes an element of a split, so that several of them over one string
+split it once. ``x = x`` and similar comparisons of a deterministic x need only x's NULLs (so NaN equals itself
+there, as in Flink's planner).
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ _SELF = {
 
 
 def rewrite(expr: Expr) -> Expr:
+    """The rewritten expression."""
     return transform(expr, _visit)
 
 
@@ -53,7 +52,7 @@ def _visit(node: Expr) -> Expr:
 def _split_index(node: Call) -> Expr:
     text, separator, index = node.args
     if not _varies(text):
-        return node  # folded as a whole: the result of a split by bytes is no value of its own
+        return node  # the whole call is a constant; the inner split has no storage value of its own
     if not isinstance(separator, Literal) or not isinstance(index, Literal):
         return node
     if not isinstance(separator.value, str) or not separator.value:

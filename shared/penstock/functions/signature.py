@@ -1,4 +1,4 @@
-"""What the registry knows of a function, and how a module of functions declares one.
+"""Definitions of functions in the registry, and how a module of functions declares one.
 
 ``resolve`` runs while planning: argument expressions → types to cast them to, and the result type. ``bind``
 runs once when an expression is compiled: ``Call`` → kernel. ``form`` replaces ``bind`` for functions that
@@ -29,8 +29,11 @@ STRING = t.VarCharType()
 
 @dataclass(frozen=True, slots=True)
 class FunctionDef:
-    """``fails``: may raise for some values, so a branch with it runs only on the rows that need it.
-    ``costly``: worth running on fewer rows. Not ``deterministic``: neither folded nor shared."""
+    """A function of the registry.
+
+    ``fails``: it may raise for some values, so it runs only on the rows that need it. ``costly``: running it on
+    fewer rows saves time. A function that is not ``deterministic`` is neither folded to a constant nor shared.
+    """
 
     name: str
     resolve: Callable[[Resolution], tuple[Sequence[t.LogicalType], t.LogicalType]]
@@ -43,7 +46,7 @@ class FunctionDef:
 
 @dataclass(slots=True)
 class Resolution:
-    """One call being resolved."""
+    """A call whose types are being resolved."""
 
     name: str
     args: Sequence[Expr]
@@ -51,22 +54,26 @@ class Resolution:
     zone: str = "UTC"
     line: int = 0
     column: int = 0
-    #: Literals that the family wants appended to the arguments (a session time zone).
+    #: Literals to append to the arguments (the session time zone).
     extra: list[Expr] = field(default_factory=list)
 
     @property
     def types(self) -> list[t.LogicalType]:
+        """The types of the arguments."""
         return [a.type for a in self.args]
 
     @property
     def any_nullable(self) -> bool:
+        """Whether any argument is nullable."""
         return any(a.type.nullable for a in self.args)
 
     @property
     def where(self) -> str | None:
+        """The position of the call in the SQL text; None if unknown."""
         return f"line {self.line}, column {self.column}" if self.line else None
 
     def fail(self, expected: str, message: str | None = None) -> NoReturn:
+        """Raise SqlError: the call does not have the ``expected`` form."""
         got = f"{self.name}({', '.join(str(x) for x in self.types)})"
         raise SqlError(
             message or f"cannot apply {self.name} to these arguments",
@@ -76,13 +83,14 @@ class Resolution:
         )
 
     def constant(self, index: int, what: str) -> Any:
-        """Value of an argument that must be a literal."""
+        """The value of argument ``index``. Raises SqlError if it is no literal; ``what`` is its meaning."""
         arg = self.args[index]
         if not isinstance(arg, Literal):
             self.fail(f"argument {index + 1} ({what}) to be a literal")
         return arg.value
 
     def count(self, low: int, high: int | None = None) -> None:
+        """Raise SqlError unless the number of arguments is ``low``, or from ``low`` to ``high``."""
         n, high = len(self.args), low if high is None else high
         if not low <= n <= high:
             wanted = str(low) if low == high else f"{low} to {high}"
@@ -95,7 +103,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """``accept(type)`` → the type the argument is cast to, or None if it does not fit."""
+    """A parameter. ``accept(type)`` gives the type to which an argument is cast; None if it does not fit."""
 
     label: str
     accept: Callable[[t.LogicalType], t.LogicalType | None]
@@ -140,8 +148,10 @@ def resolver(
     variadic: Param | None = None,
     nullable: bool | None = None,
 ) -> Callable[[Resolution], tuple[list[t.LogicalType], t.LogicalType]]:
-    """The usual resolution: each argument fits its parameter. The result is NULL if an argument is
-    (``nullable`` None), may always be NULL (True) or never is (False)."""
+    """The usual resolution: each argument must fit its parameter.
+
+    The result is nullable if an argument is (``nullable`` None), always (True) or never (False).
+    """
 
     def resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
         n = len(call.args)
@@ -165,7 +175,7 @@ def resolver(
 
 
 def strict(call: Call, kernel: Callable[..., Any]) -> Any:
-    """NULL in, NULL out: ``kernel(*values)`` sees arrays (or scalars) only, gives an array."""
+    """A kernel with NULL in, NULL out: ``kernel(*values)`` receives arrays or scalars and returns an array."""
     type_ = call.type
     fixed = numpy_dtype(type_) is not None
 
@@ -182,15 +192,15 @@ def strict(call: Call, kernel: Callable[..., Any]) -> Any:
 
 
 def strict_first(call: Call, kernel: Callable[[Any], Any]) -> Any:
-    """``strict`` of the first argument alone; the others are constants that the kernel has already."""
+    """``strict`` for the first argument only; the kernel has the others as constants."""
     inner = strict(call, kernel)
     return lambda args, n: inner(args[:1], n)
 
 
 def rowwise(call: Call, function: Callable[..., Any], *, nulls: bool = False) -> Any:
-    """``function(*values)`` per row on storage values; None = NULL.
+    """A kernel that calls ``function(*values)`` per row on storage values; None = NULL.
 
-    Called only where no argument is NULL, unless ``nulls``.
+    Rows with a NULL argument give NULL without a call, unless ``nulls``.
     """
     type_ = call.type
 
@@ -240,16 +250,17 @@ def define_rows(name: str, params: Sequence[Param], result: Any, function: Any, 
 
 
 def register(definition: FunctionDef) -> None:
+    """Add a function to the registry."""
     FUNCTIONS[definition.name] = definition
 
 
 def alias(name: str, of: str) -> None:
-    """Another name for a function; calls keep the canonical one."""
+    """Give the function ``of`` another name; calls have the canonical name."""
     FUNCTIONS[name] = FUNCTIONS[of]
 
 
 def literal_value(call: Call, index: int) -> Any:
-    """Value of a literal argument, or None when it is no literal (or absent)."""
+    """The value of a literal argument; None if it is no literal, or absent."""
     if index < len(call.args):
         arg = call.args[index]
         if isinstance(arg, Literal):

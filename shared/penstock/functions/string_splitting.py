@@ -61,8 +61,11 @@ define_rows("SPLIT_INDEX", [STR, _SEPARATOR, AS_INT], STRING, _split_index, null
 
 
 def _bind_tokens(call: Call) -> Any:
-    """Tokens of a text by a constant separator, for ``TOKEN`` alone. With a separator of one byte no tokens
-    are made: the value is (text, list of the separator's positions in its bytes)."""
+    """The tokens of a text by a constant separator, as input of ``TOKEN`` only.
+
+    For a separator of one byte no tokens are made: the value is (text, positions of the separator in its
+    bytes).
+    """
     separator = literal_value(call, 1)
     byte = separator.encode() if separator is not None else b""
 

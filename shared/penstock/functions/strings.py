@@ -1,6 +1,6 @@
-"""Functions of strings: their case, parts and characters. Positions count code points from 1.
+"""Functions of strings: case, parts and characters. Positions count code points from 1.
 
-Frequent ones run on whole Arrow arrays; those that no kernel matches exactly run row by row.
+Frequent functions run on whole Arrow arrays; functions without an exactly matching kernel run row by row.
 """
 
 from __future__ import annotations
@@ -50,16 +50,18 @@ BOOLEAN, INT = t.BooleanType(), t.IntType()
 
 @cache
 def empty_text() -> pa.StringScalar:
-    # Not while importing: the first Arrow scalar imports pandas where that is installed.
+    """The empty string as an Arrow scalar."""
+    # This must not run at import time: the first Arrow scalar imports pandas if that is installed.
     return pa.scalar("", pa.string())
 
 
 def length_of(type_: t.LogicalType) -> int:
+    """The declared length of a string or binary type; the greatest length for any other type."""
     return type_.length if isinstance(type_, (*t.STRINGS, *t.BINARIES)) else t.MAX_VARCHAR
 
 
 def varchar_of(index: int) -> Callable[[list[t.LogicalType]], t.LogicalType]:
-    """VARCHAR as long as argument ``index`` may be."""
+    """A function from argument types to a VARCHAR with the length of argument ``index``."""
     return lambda types: t.VarCharType(length_of(types[index]))
 
 
@@ -101,7 +103,7 @@ define_rows("INITCAP", [STR], lambda types: types[0], _initcap)
 
 
 def substring(text: Any, position: int, length: int | None = None) -> Any:
-    """Position 0 is 1; a negative one counts from the end; a negative length gives None."""
+    """SUBSTRING. Position 0 means 1; a negative position counts from the end; a negative length gives None."""
     if length is not None and length < 0:
         return None
     if position < 0:
@@ -228,7 +230,7 @@ def _is_decimal(text: str) -> bool:
 
 
 def _test(name: str, function: Callable[[str], bool]) -> None:
-    """A test of a string that is FALSE for NULL."""
+    """Define a test of a string that is FALSE for NULL."""
 
     def bind(call: Call) -> Any:
         def run(args: Sequence[Vector], n: int) -> Vector:

@@ -69,7 +69,8 @@ def _unit(call: Resolution, index: int, known: Sequence[str]) -> str:
 
 
 def append_zone(call: Resolution, type_: t.LogicalType) -> None:
-    """Gives the call the session's time zone as its last argument if it is of TIMESTAMP_LTZ, and not in UTC."""
+    """Append the session's time zone to the call's arguments if ``type_`` is TIMESTAMP_LTZ and the zone is not
+    UTC."""
     if isinstance(type_, t.TimestampLtzType) and call.zone != "UTC":
         require_zone(call.zone)
         call.extra.append(string_literal(call.zone))
@@ -165,6 +166,8 @@ def resolve_rounding(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTy
 
 
 def bind_rounding(function: Callable[[str, Any], Any]) -> Callable[[Call], Any]:
+    """A binder of FLOOR or CEIL to a unit; ``function(unit, us)`` rounds wall-clock µs."""
+
     def bind(call: Call) -> Any:
         unit, zone = unit_name(literal_value(call, 1)), literal_value(call, 2) or "UTC"
         type_ = call.type
@@ -230,7 +233,7 @@ def _resolve_diff(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]
 
 
 def _difference(call: Call, first: int, function: Callable[[Any, Any], Any]) -> Any:
-    """``function(us of argument first + 1, us of argument first)`` over UTC."""
+    """A kernel of ``function(us of argument first + 1, us of argument first)``, both in UTC."""
     type_ = call.type
     dtype = Column.nulls(type_, 0).values.dtype
 

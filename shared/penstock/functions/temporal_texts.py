@@ -1,4 +1,4 @@
-"""Texts of dates and timestamps: formatting, parsing by a pattern, seconds since the epoch."""
+"""Dates and timestamps as text: formatting, parsing by a pattern, seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -93,8 +93,10 @@ register(
 
 
 def _parsed_us(text: str, pattern: str, *, roll: bool = False, zone: str = "UTC") -> int | None:
-    """UTC instant (or wall-clock µs with zone UTC) of text in a pattern; with ``roll`` as
-    SimpleDateFormat reads it."""
+    """The UTC instant (µs) of a text in a pattern; wall-clock µs if ``zone`` is UTC; None if it does not fit.
+
+    With ``roll`` it reads as SimpleDateFormat does.
+    """
     found = date_parser(pattern).parse(text, roll=roll)
     if found is None:
         return None
@@ -118,7 +120,7 @@ def _bind_to_timestamp(call: Call) -> Any:
 
     if pattern is None:
         return rowwise(call, parse)
-    # The usual pattern and the default read the same texts, whole arrays at a time.
+    # The usual pattern is the default: whole arrays are parsed at a time.
     iso = pattern == DEFAULT_PATTERN
     default = len(call.args) == 1
 
@@ -137,7 +139,7 @@ def _bind_to_timestamp(call: Call) -> Any:
 
 
 def _all_seconds(array: pa.StringArray) -> bool:
-    """Whether the first text has the length of yyyy-MM-dd HH:mm:ss (then all are checked)."""
+    """Whether the first text has the length of yyyy-MM-dd HH:mm:ss. The parser then checks all of them."""
     return len(array) > 0 and array[0].is_valid and len(array[0].as_py()) == 19
 
 
@@ -231,13 +233,14 @@ def _unix_timestamp(text: str, pattern: str, zone: str) -> int:
 
 
 def resolve_unix_timestamp(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
+    """Types of UNIX_TIMESTAMP with zero to two arguments."""
     if not call.args:
         return [], BIGINT.not_null
     return _resolve_unix(call)
 
 
 def bind_unix_timestamp(call: Call) -> Any:
-    """Of a text; the form without arguments is in ``clock``."""
+    """The kernel of UNIX_TIMESTAMP of a text. The form without arguments is in ``clock``."""
     return rowwise(call, _unix_timestamp)
 
 
@@ -266,7 +269,7 @@ def _bind_from_unix(call: Call) -> Any:
 
 
 def _convert_tz(text: str, source: str, target: str) -> str | None:
-    # An unknown zone is GMT, as java.util.TimeZone has it.
+    # An unknown zone means GMT, as in java.util.TimeZone.
     source, target = (z if find_zone(z) is not None else "UTC" for z in (source, target))
     us = _parsed_us(text, DEFAULT_PATTERN, roll=True, zone=source)
     return None if us is None else format_us(np.array([us]), None, DEFAULT_PATTERN, target)[0].as_py()

@@ -49,6 +49,7 @@ class Scalar:
 
     @classmethod
     def of_literal(cls, literal: Literal) -> Scalar:
+        """The scalar of a literal: its storage form decoded (wide decimals, binaries)."""
         value, type_ = literal.value, literal.type
         if value is not None:
             if isinstance(type_, t.DecimalType) and type_.precision > t.MAX_UNSCALED_INT64_PRECISION:
@@ -69,19 +70,19 @@ def as_column(vector: Vector, n: int) -> Column:
 
 
 def retyped(column: Column, type_: t.LogicalType) -> Column:
-    """The same storage as ``type_``, at no cost (an Arrow array's mask is not computed)."""
+    """The same storage as ``type_``. It costs nothing: an Arrow array's mask is not computed."""
     if column.type == type_:
         return column
     return Column(type_, column.values) if not column.is_numpy else column.cast_type(type_)
 
 
 def is_null(vector: Vector) -> bool:
-    """True for the NULL constant."""
+    """Whether the operand is the NULL constant."""
     return vector.__class__ is Scalar and vector.value is None
 
 
 def merge_valid(vectors: Iterable[Vector]) -> np.ndarray | None:
-    """Rows where every operand is not NULL; None if all are. Constants count as not NULL."""
+    """A boolean mask of the rows where every operand is not NULL; None if all are. Constants count as not NULL."""
     valid = None
     for vector in vectors:
         mask = vector.valid
@@ -111,10 +112,8 @@ def column_from_storage(type_: t.LogicalType, values: list[Any]) -> Column:
 
 
 def concat_take(type_: t.LogicalType, parts: Sequence[Vector], choice: np.ndarray, rows: Any) -> Column:
-    """Row i of the result is row ``rows[i]`` of ``parts[choice[i]]`` (row 0 of a Scalar).
-
-    It works for every storage: the parts are concatenated and rows taken from them.
-    """
+    """Row i of the result is row ``rows[i]`` of ``parts[choice[i]]`` (row 0 of a Scalar), for every kind of
+    storage."""
     if all(isinstance(p, Scalar) for p in parts):
         constants = [retyped(as_column(p, 1), type_) for p in parts]
         return Column.concat(constants).take(choice)

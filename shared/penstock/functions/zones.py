@@ -1,7 +1,7 @@
-"""Session time zones: offsets by zoneinfo, looked up once per quarter hour that occurs.
+"""Session time zones: offsets by zoneinfo, computed once per quarter of an hour that occurs.
 
-Local times follow Java: in a gap the time moves forward by the gap's length, in an overlap
-the earlier offset counts.
+Local times follow Java: in a gap the time moves forward by the gap's length; in an overlap the earlier offset
+counts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?$")
 
 
 def is_utc(zone: str) -> bool:
+    """Whether the name means UTC."""
     return zone in _UTC_NAMES
 
 
 @lru_cache(maxsize=256)
 def find_zone(zone: str) -> tzinfo | None:
-    """The zone of a region name or of a fixed offset (``GMT+08:00``), or None."""
+    """The zone of a region name or of a fixed offset (``GMT+08:00``); None if there is none."""
     match = _OFFSET.match(zone)
     if match:
         sign, hours, minutes = match.groups()
@@ -42,6 +43,7 @@ def find_zone(zone: str) -> tzinfo | None:
 
 
 def require_zone(zone: str) -> tzinfo:
+    """The zone of a name. Raises SqlError if there is none."""
     found = find_zone(zone)
     if found is None:
         raise SqlError(
@@ -65,7 +67,7 @@ def _bucket_offset_us(zone: str, bucket: int) -> int:
 
 
 def offset_us(instants_us: Any, zone: str) -> np.ndarray:
-    """Offset of the zone from UTC at each instant, in µs."""
+    """The offset of the zone from UTC at each instant, in µs."""
     buckets = np.floor_divide(np.asarray(instants_us, np.int64), _BUCKET_US)
     distinct, inverse = np.unique(buckets, return_inverse=True)
     offsets = np.array([_bucket_offset_us(zone, b) for b in distinct.tolist()], np.int64)

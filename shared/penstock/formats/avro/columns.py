@@ -1,4 +1,4 @@
-"""Decoded Avro values → columns, and columns → what an Avro writer takes. Times are numbers both ways."""
+"""Converts decoded Avro values to columns, and columns to values for an Avro writer. Times are numbers in both."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _rows(type_: t.RowType, values: list[Any], node: Node, writer: Writer) -> pa
 
 
 def to_records(batch: Batch) -> list[dict[str, Any]]:
-    """The rows as Avro's writer takes them."""
+    """The rows in the form that Avro's writer takes."""
     names = batch.schema.names
     columns = [_wire(c.type, c.to_external_arrow()) for c in batch.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -33,11 +33,13 @@ _HEADER = {
 _MAGIC = b"Obj\x01"
 _MARKER = 16
 _CHUNK = 64 * 1024
-#: Bytes of a file that are decoded at once.
+#: The number of bytes of a file that are decoded at a time.
 _DECODED_AT_ONCE = 512 * 1024
 
 
 class AvroFiles(FileFormat):
+    """Container files, which can be read in parts."""
+
     def __init__(self, options: OptionSet) -> None:
         self._options = options
 
@@ -62,36 +64,38 @@ class AvroFileWriter:
         from fastavro.write import Writer as Container
 
         own = table_schema(schema, legacy=options["avro.timestamp_mapping.legacy"])
-        # The header says the times' logical types; the rows come as numbers, which fastavro takes for them too.
+        # The header declares the logical types of times; fastavro also accepts numbers for them.
         beneath: Any = _Flushable(sink)
         self._container = Container(beneath, own, codec=options["avro.codec"])
 
     def write(self, batch: Batch) -> None:
+        """Append the rows of ``batch``."""
         from penstock.formats.avro.columns import to_records
 
         for record in to_records(batch):
             self._container.write(record)
 
     def close(self) -> None:
+        """Write the last block. Does not close the file beneath."""
         self._container.flush()
 
 
 class _Flushable:
-    """The file beneath as fastavro takes it. Its owner alone flushes it."""
+    """The file beneath in the form that fastavro takes. Only its owner flushes it."""
 
     def __init__(self, sink: Output) -> None:
         self.write = sink.write
 
     def seekable(self) -> bool:
-        """It is a new file: there is nothing to look for in it."""
+        """False: the file is new, so fastavro must not look for a header in it."""
         return False
 
     def flush(self) -> None:
-        """The owner of the file decides."""
+        """Do nothing, because the owner of the file flushes it."""
 
 
 class AvroReader(FileReader):
-    """The blocks whose marker (the one before them) begins in [start, end) of a container file."""
+    """Reads the blocks of a container file whose preceding marker begins in [start, end)."""
 
     async def blocks(self, at: int | None) -> AsyncIterator[Block]:
         run, start, end = self._ctx.run, self._ctx.part["start"], self._ctx.part["end"]
@@ -114,7 +118,7 @@ class AvroReader(FileReader):
 
 
 class _Blocks:
-    """An open container file: where its blocks are, and what is in them."""
+    """The blocks of an open container file."""
 
     def __init__(self, handle: Any, ctx: FileContext) -> None:
         import fastavro
@@ -138,7 +142,7 @@ class _Blocks:
         meta = {**header["meta"], "avro.schema": json.dumps(self._writer.plain).encode()}
         out = io.BytesIO()
         fastavro.schemaless_writer(out, fastavro.parse_schema(_HEADER), {**header, "meta": meta})
-        #: The header of a file of the same blocks, whose schema takes times for numbers.
+        #: A header for the same blocks whose schema declares times as numbers.
         self._plain_header = out.getvalue()
 
     def first(self, start: int) -> int | None:
@@ -156,7 +160,7 @@ class _Blocks:
         return None
 
     def read(self, offset: int, end: int) -> tuple[bytes, int]:
-        """Blocks from ``offset`` on that belong to the part up to ``end``, and where the next one begins."""
+        """(the blocks from ``offset`` on that belong to the part up to ``end``, the offset of the next block)."""
         self._handle.seek(offset)
         data, at = [], offset
         while at - _MARKER < end and at - offset < _DECODED_AT_ONCE:

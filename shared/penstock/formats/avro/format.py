@@ -1,4 +1,4 @@
-"""The format ``avro``: Flink's mapping of types, its options, and the extra that it needs."""
+"""The format ``avro``: Flink's mapping of types, its options, and the extra dependency that it needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = OptionSet(
 
 
 def need_library(owner: str) -> None:
-    """ConnectorError that names the extra where fastavro is not installed."""
+    """Raise ConnectorError, which names the extra to install, if fastavro is not installed."""
     if importlib.util.find_spec("fastavro") is None:
         raise ConnectorError(
             "the library that reads and writes Avro is not installed",
@@ -45,6 +45,8 @@ def need_library(owner: str) -> None:
 
 
 class AvroFormat(Format):
+    """The format ``avro``, for messages and files."""
+
     name = "avro"
     options = OPTIONS
     extension = "avro"

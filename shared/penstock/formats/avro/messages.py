@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import Schema
 
-#: What fastavro and Arrow raise for bytes that are no record of the schema.
+#: The errors of fastavro and Arrow for bytes that are no record of the schema.
 BROKEN = (
     EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, ArithmeticError, StopIteration,
     AttributeError, MemoryError, pa.ArrowException,
@@ -75,6 +75,8 @@ class RecordReader:
 
 
 class AvroDecoder(Decoder):
+    """Decodes messages of one Avro record each."""
+
     def __init__(self, ctx: FormatContext, options: Mapping[str, Any]) -> None:
         self._schema = ctx.schema.select(ctx.projection)
         self._bad_record = ctx.bad_record
@@ -127,6 +129,8 @@ def binary(schema: Any, record: dict[str, Any]) -> bytes:
 
 
 class AvroEncoder(Encoder):
+    """Encodes each row as one Avro record."""
+
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         own = table_schema(schema, legacy=options["avro.timestamp_mapping.legacy"])
         self._schema = fastavro.parse_schema(Writer(own, schema, "format 'avro'").plain)

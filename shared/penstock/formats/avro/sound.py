@@ -1,8 +1,8 @@
-"""Whether bytes are an Avro record, to the letter of the specification.
+"""Checks strictly whether bytes are an Avro record.
 
-fastavro decodes quickly, but takes some bytes that are no record: −1 as the number of a branch, any byte as a
-boolean, a length below zero. What it decoded is encoded once more; other bytes than those that came are walked
-through here, byte by byte.
+fastavro is fast but accepts some bytes that are no record: −1 as the number of a branch, any byte as a boolean,
+a negative length. So the decoded value is encoded again; if the bytes differ from the original, the original is
+checked here byte by byte.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _FIXED_BYTES = {"null": 0, "float": 4, "double": 8}
 
 
 def check(data: bytes, schema: Any, record: Any) -> None:
-    """ValueError unless ``data`` is a record of ``schema`` and nothing more.
+    """Raise ValueError unless ``data`` is exactly one record of ``schema``.
 
     Args:
         data: The bytes.
         schema: A schema as ``fastavro.parse_schema`` gives it.
-        record: What fastavro made of the bytes.
+        record: The value that fastavro decoded from the bytes.
     """
     again = io.BytesIO()
     fastavro.schemaless_writer(again, schema, record)
@@ -34,7 +34,7 @@ def check(data: bytes, schema: Any, record: Any) -> None:
 
 
 class _Walk:
-    """``at``: the byte that comes next."""
+    """Reads the bytes from left to right. ``at`` is the offset of the next byte."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
