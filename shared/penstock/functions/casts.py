@@ -1,7 +1,7 @@
 """CAST and TRY_CAST.
 
-CAST raises ``RecordError`` on text it cannot read; TRY_CAST gives NULL. A number beyond a
-DECIMAL's precision is NULL in both, integers wrap, floating point saturates (Java).
+CAST raises ``RecordError`` for text that it cannot read; TRY_CAST gives NULL. In both, a number above a
+DECIMAL's precision is NULL, integers wrap around, and floating-point numbers saturate (as in Java).
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _widens_fraction(source: t.LogicalType, target: t.LogicalType) -> bool:
 def converter(
     source: t.LogicalType, target: t.LogicalType, zone: str = "UTC", lenient: bool = False
 ) -> Convert:
-    """Column of ``source`` → column of ``target``."""
+    """A function from a column of ``source`` to a column of ``target``. ``lenient``: text that cannot be read
+    is NULL."""
     if same_type(source, target):
         return lambda column: retyped(column, target)
     if _widens_fraction(source, target):
