@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.actor")
 
+#: The default size of a mailbox, in events.
 MAILBOX = 1024
 
 
@@ -42,9 +43,10 @@ class _KeyedTimer:
 
 
 class Actor:
-    """``perform(effect)``: returns an event, None, or an awaitable of either.
+    """A mailbox, a core, and the loop that connects them.
 
-    ``tick_ms``: feed ``Tick()`` to the core this often (0 = never).
+    ``perform(effect)`` returns an event, None, or an awaitable of either. ``mailbox``: its size in events.
+    ``tick_ms``: how often the core gets ``Tick()`` (0: never).
     """
 
     def __init__(
@@ -61,26 +63,28 @@ class Actor:
         self.core = core
         self._perform = perform
         self._clock = clock
-        #: the core's time: it must not wait longer because the wall clock was set back
+        #: The core's time. It never goes back, so that no wait becomes longer when the wall clock is set back.
         self._steady = SteadyClock(clock.now_ms, clock.monotonic_ms)
         self._mailbox: asyncio.Queue[Any] = asyncio.Queue(mailbox)
         self._tick_ms = tick_ms
         self._tokens = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        #: by key; until their events are handled
+        #: Key → timer, until the event of the timer is handled.
         self._timers: dict[str, _KeyedTimer] = {}
         self._stopped = False
 
     # -- from outside -----------------------------------------------------------------
 
     async def tell(self, event: Any) -> None:
-        """Puts an event into the mailbox; waits while it is full."""
+        """Puts an event into the mailbox; waits while the mailbox is full. Raises InternalError if the actor
+        has ended."""
         self._check()
         await self._mailbox.put(event)
 
     def try_tell(self, event: Any) -> bool:
-        """False if the mailbox is full: the event is not taken."""
+        """Puts an event into the mailbox. Returns False, without taking the event, if the mailbox is full.
+        Raises InternalError if the actor has ended."""
         self._check()
         try:
             self._mailbox.put_nowait(event)
@@ -89,7 +93,8 @@ class Actor:
         return True
 
     async def ask(self, message: Any) -> Any:
-        """Sends ``Asked`` and waits for its ``Answer``. InternalError when the actor ends."""
+        """Sends ``Asked`` and returns the reply of its ``Answer``. Raises the reply if it is an exception,
+        and InternalError if the actor ends."""
         self._check()
         token = next(self._tokens)
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -236,12 +241,13 @@ class Supervisor:
 
     @property
     def children(self) -> list[str]:
+        """The names of the children that run."""
         return sorted(self._children)
 
     def start(
         self, name: str, run: Callable[[], Awaitable[None]], policy: RestartPolicy | None = None
     ) -> None:
-        """Starts a child; InternalError if a child of that name runs already."""
+        """Starts a child. Raises InternalError if a child with this name runs already."""
         if name in self._children:
             raise InternalError(f"'{self.name}' has a child '{name}' already", where=self.name)
         task = asyncio.get_running_loop().create_task(self._supervise(name, run, policy or RestartPolicy()))
@@ -269,7 +275,7 @@ class Supervisor:
         return self._error
 
     async def close(self) -> None:
-        """End all children, the last started first."""
+        """Ends all children, the one that started last first."""
         for name in reversed(list(self._children)):
             await self.stop(name)
 

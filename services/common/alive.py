@@ -23,7 +23,8 @@ TIMEOUT_S = 3.0
 
 
 async def check(role: str, url: str, cluster: str, host: str, timeout_s: float = TIMEOUT_S) -> str:
-    """The id of the process that answers; ExternalError when none does."""
+    """The id of the process of this role on ``host`` that answers. Raises ExternalError if none does within
+    ``timeout_s``."""
     transport = await NatsTransport.connect(url, name=f"{cluster}-alive", deadline_s=timeout_s)
     try:
         census = Census(transport, Subjects(cluster))
@@ -44,6 +45,7 @@ async def check(role: str, url: str, cluster: str, host: str, timeout_s: float =
 
 
 def main(argv: list[str]) -> int:
+    """The exit code: 0 if the service answers, 1 if not, 2 for wrong arguments."""
     if not argv:
         sys.stderr.write(
             "usage: python -m penstock_services.common.alive ROLE [--config FILE] [-D KEY=VALUE]\n"

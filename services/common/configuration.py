@@ -18,7 +18,8 @@ ENV_FILE = "PENSTOCK_CONF"
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested mappings as dotted keys, values as the text a user would write."""
+    """Nested mappings as dotted keys, with the values as texts that a user would write. A list becomes a text
+    with commas."""
     flat: dict[str, str] = {}
     for key, value in tree.items():
         name = f"{prefix}{key}"
@@ -62,7 +63,8 @@ def read_file(path: str | Path) -> dict[str, str]:
 def parse_arguments(
     role: str, argv: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The configuration from the command line. SpecError for a wrong argument."""
+    """The checked configuration from the command line and the environment. Raises SpecError for a wrong
+    argument or key."""
     environ = os.environ if environ is None else environ
     parser = argparse.ArgumentParser(prog=f"python -m penstock_services.{role}")
     parser.add_argument("--config", metavar="FILE", help=f"YAML configuration (default: ${ENV_FILE})")

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 class Core(Protocol):
+    """A pure core."""
+
     def step(self, event: Any, now_ms: int) -> Iterable[Any]:
-        """One event in, effects out, in order. Raises only on a broken invariant."""
+        """Takes one event and returns the effects, in order. ``now_ms``: milliseconds since 1970, which never
+        go back. Raises only if an invariant is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Effect: feed ``event`` back after ``delay_ms``. With a ``key``, a later ``After`` of
-    the same key replaces it, and ``CancelTimer`` ends it."""
+    """Effect: send ``event`` to the core after ``delay_ms``. With a ``key``, a later ``After`` with the same
+    key replaces it, and ``CancelTimer`` cancels it."""
 
     delay_ms: int
     event: Any
@@ -46,6 +49,8 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
+    """Effect: cancel the ``After`` with this key, if there is one."""
+
     key: str
 
 

@@ -69,6 +69,8 @@ class LeaderElection:
         self._resign.set()
 
     async def run(self) -> None:
+        """Competes for the lease, leads, and starts again, until it is cancelled. It gives the lease back at
+        the end."""
         try:
             while True:
                 if await self._acquire():

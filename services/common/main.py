@@ -37,11 +37,14 @@ STOP_TIMEOUT_S = 15.0
 
 
 class Service(Protocol):
+    """The part of a service that ``serve`` drives."""
+
     async def start(self) -> Mapping[str, Any]:
-        """The service is ready when it returns; the mapping is shown on the ready line."""
+        """Starts the service, which is ready when this returns. The mapping goes on the ready line of the
+        log."""
 
     async def stop(self) -> None:
-        """Orderly end; no new work is taken. Called also if ``start`` failed half-way."""
+        """Ends the service in an orderly way; no new work is taken. Also called if ``start`` failed half-way."""
 
 
 @dataclass
@@ -63,7 +66,7 @@ class ServiceContext:
 
     async def store(self) -> Store:
         """The cluster's object store, opened and probed once. After a failure the next call tries again.
-        SpecError if not configured."""
+        Raises SpecError if no store is configured, ObjectStoreError if it cannot be used."""
         task = self._store
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._store = asyncio.create_task(self._open_store())
@@ -84,7 +87,7 @@ class ServiceContext:
         return store
 
     def leases(self) -> LeaseStore:
-        """The cluster's lease store (connects at first use)."""
+        """The cluster's lease store, which connects at its first use."""
         from penstock.leases import open_leases
 
         store: LeaseStore = open_leases(conf.REDIS_URL.read(self.config), prefix=self.subjects.cluster)
@@ -92,6 +95,7 @@ class ServiceContext:
         return store
 
     async def close(self) -> None:
+        """Ends all children of the supervisor, then closes the lease stores and the transport."""
         await self.supervisor.close()
         for thing in self._closing:
             await thing.close()
@@ -105,8 +109,8 @@ def storage_options(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_service(role: str, build: Callable[[ServiceContext], Service], argv: list[str] | None = None) -> int:
-    """Runs until told to stop; the process's exit code. Our own errors are printed as they are (place and
-    remedy), others with their traceback."""
+    """Runs a service until it is told to stop; returns the exit code of the process. A PenstockError is
+    printed with its place and remedy, any other error with its traceback."""
     try:
         config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
         service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
@@ -171,8 +175,8 @@ async def _run(
 async def serve(
     context: ServiceContext, build: Callable[[ServiceContext], Service], stop_wanted: asyncio.Future[Any]
 ) -> int:
-    """A service's life in a given context, until ``stop_wanted`` is done or the supervisor gives up
-    (raised)."""
+    """Runs a service in a given context until ``stop_wanted`` is done. Raises the error of ``start`` or of
+    the supervisor."""
     service = build(context)
     started = asyncio.ensure_future(service.start())
     failed = asyncio.create_task(context.supervisor.failed())

@@ -26,6 +26,8 @@ GATHER_S = 0.3
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the cluster."""
+
     role: str
     id: str
     pid: int
@@ -48,7 +50,7 @@ async def announce(
     service_id: str,
     details: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """From now on answers every question."""
+    """From now on this process answers every question."""
     host, pid = socket.gethostname(), os.getpid()
 
     async def answer(_: str, __: bytes) -> None:
@@ -59,7 +61,7 @@ async def announce(
 
 
 class Census:
-    """Asks, and collects the answers."""
+    """Asks which processes exist, and collects the answers."""
 
     def __init__(self, transport: Transport, subjects: Subjects) -> None:
         self._transport = transport
@@ -69,6 +71,7 @@ class Census:
         self._arrived = asyncio.Event()
 
     async def start(self) -> None:
+        """Subscribes to the answers."""
         await self._transport.serve(_here(self._subjects), self._take)
 
     async def _take(self, _: str, data: bytes) -> None:
@@ -77,8 +80,8 @@ class Census:
         self._arrived.set()
 
     async def take(self, sleep: Callable[[float], Awaitable[None]]) -> list[Process]:
-        """The processes by role and id. Waits until all that answered the last time have answered, at most
-        ``GATHER_S``; empty while the bus is away."""
+        """The processes, sorted by role and id. Waits until all that answered the last time have answered, at
+        most ``GATHER_S`` seconds; empty while the bus is not connected."""
         self._found.clear()
         try:
             await self._transport.publish(_who(self._subjects), b"")

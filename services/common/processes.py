@@ -32,7 +32,8 @@ class SystemSpawner:
         stderr: int | None = None,
         group: bool = False,
     ) -> int:
-        """Starts a process; its id. ``group``: it leads a process group, which ``kill_group`` ends."""
+        """Starts a process, and returns its id. ``group``: it leads a process group, which ``kill_group``
+        ends. Raises ExternalError if it cannot be started."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -50,17 +51,19 @@ class SystemSpawner:
         return process.pid
 
     async def wait(self, pid: int) -> int:
+        """See ``Spawner.wait``. May be called once for each process."""
         try:
             return await self._processes[pid].wait()
         finally:
             self._processes.pop(pid, None)
 
     def kill(self, pid: int, signal: int) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile, as was wanted
+        """See ``Spawner.kill``. Does nothing if the process has ended."""
+        with contextlib.suppress(ProcessLookupError):  # the process has ended meanwhile
             os.kill(pid, signal)
 
     def kill_group(self, pid: int) -> None:
-        """Kills the processes that a leader of a group has left."""
+        """Kills the processes that remain of a group after its leader has ended."""
         with contextlib.suppress(ProcessLookupError):  # none is left
             os.killpg(pid, signal.SIGKILL)
 

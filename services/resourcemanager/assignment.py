@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+#: How long a job that could fit waits before jobs behind it wait too.
 STARVATION_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that misses slots, ``needed`` in all; ``since_ms``: when it began to wait."""
+    """A job that misses slots. ``needed``: how many it needs in total. ``since_ms``: when it began to wait.
+    ``together``: it wants them on one task manager."""
 
     job_id: str
     missing: int
@@ -37,6 +39,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
+    """A free slot that a job gets."""
+
     job_id: str
     taskmanager_id: str
     slot_index: int
@@ -49,8 +53,11 @@ def assign(
     total: int,
     now_ms: int,
 ) -> list[Grant]:
-    """``waiting`` in order of arrival; ``free``: task manager → free slot indices;
-    ``held``: (task manager, job) → slots it has there; ``total``: slots of the cluster."""
+    """The slots that each job gets.
+
+    ``waiting``: in order of arrival. ``free``: task manager → indices of free slots. ``held``: (task
+    manager, job) → number of slots that the job has there. ``total``: all slots of the cluster.
+    """
     left = {manager: deque(sorted(indices)) for manager, indices in free.items() if indices}
     count = sum(map(len, left.values()))
     grants: list[Grant] = []

@@ -1,8 +1,8 @@
 """The pure core of the leading resource manager.
 
-It starts empty. Task managers report all their slots with every heartbeat, and job masters repeat what they
-need, so a new leader knows everything after one interval of each. Until then (``settle_ms``) it gives out no
-slot: a job may hold a slot that the leader does not know of yet.
+It starts empty. Task managers report all their slots with every heartbeat, and job masters repeat what
+they need, so a new leader knows everything after one interval of each. Until then (``settle_ms``) it
+allocates no slot, because a job may hold a slot that the leader does not know yet.
 """
 
 from __future__ import annotations
@@ -57,62 +57,67 @@ PROBES = 2
 #: A connection to a task manager that ended, or could not be made, is tried again after this time.
 WATCH_AGAIN_MS = 5_000
 NEVER_MS = 2**62
-#: After this many heartbeat intervals without any message the bus is suspected.
+#: After this many heartbeat intervals without any message, the bus is assumed to be down.
 DEAF_INTERVALS = 3
-#: A waiting job is told again after this time, also if nothing changed.
+#: A waiting job is told again after this time, even if nothing has changed.
 NOTICE_AGAIN_MS = 10_000
 
 
 @dataclass(slots=True)
 class Job:
-    """``waiting_since_ms``: when it began to miss slots, or None."""
+    """A job that needs slots. ``waiting_since_ms``: since when it lacks slots; None if it has all."""
 
     epoch: int
     needed: int
     heard_ms: int
     together: bool = False
     waiting_since_ms: int | None = None
-    #: (missing, total, free) as last sent, and when
+    #: (missing, total, free) as the job was last told, and when.
     told: tuple[int, int, int] | None = None
     told_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """``notice_ms``: a job that waits longer is told so. ``settle_ms``: how long after its start the leader
+    allocates no slot."""
+
     heartbeat_interval_ms: int = 1_000
     heartbeat_timeout_ms: int = 10_000
     notice_ms: int = 2_000
     settle_ms: int = 0
-    #: None: standalone, whoever runs the cluster starts its task managers.
+    #: None if there is no resource provider: then task managers are started by hand.
     workers: WorkerSettings | None = None
 
 
 class ResourceManagerCore:
-    """``epoch``: the fencing token of this leader."""
+    """The leader's knowledge and decisions; see ``common.core.Core``. ``epoch``: the fencing token of this
+    leader."""
 
     def __init__(self, resourcemanager_id: str, epoch: int, settings: Settings, now_ms: int) -> None:
         self.id = resourcemanager_id
         self.epoch = epoch
         self.settings = settings
         self.registry = Registry(grace_ms=3 * settings.heartbeat_interval_ms)
-        #: In the order of arrival (a dict keeps it).
+        #: Job id → job, in the order of arrival.
         self.jobs: dict[str, Job] = {}
         self.workers = None if settings.workers is None else Workers(settings.workers, epoch)
         self._grants_from_ms = now_ms + settings.settle_ms
         self._connected = True
         self._last_tick_ms = now_ms
-        #: Silence before this moment may have been ours, not theirs.
+        #: Before this moment heartbeats may have been missed because this process could not receive them.
         self._listening_since_ms = now_ms
-        #: When the bus last brought any message: a broker that stands still keeps connections open.
+        #: When the last message arrived. A broker that is suspended keeps its connections open, but delivers nothing.
         self._heard_ms = now_ms
         self._probes_from_ms = now_ms
         self._numbers = itertools.count(1)
-        #: grows when the needs of jobs change
+        #: Grows when the needs of jobs change.
         self._declared = 0
-        #: (registry.version, _declared) as last assigned
+        #: (registry.version, _declared) at the last assignment.
         self._assigned = (-1, -1)
 
     def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
+        """See ``Core.step``."""
         match event:
             case Asked(token, message):
                 self._hear(now_ms)
@@ -121,7 +126,7 @@ class ResourceManagerCore:
                 yield from self._answered(allocation_id, refused, now_ms)
             case Probed(taskmanager_id, gone):
                 if gone:
-                    self._hear(now_ms)  # the broker itself answered so
+                    self._hear(now_ms)  # this answer came from the broker
                 yield from self._probed(taskmanager_id, gone)
             case WatchEnded():
                 yield from self._watch_ended(event, now_ms)
@@ -140,7 +145,7 @@ class ResourceManagerCore:
                 if self.workers is not None:
                     self.workers.failed(now_ms)
             case EffectFailed(SendAllocate() as effect, _):
-                # It is not known whether the command arrived: the next report will show it.
+                # It is not known whether the command arrived. The next report will show it.
                 self.registry.withdraw(effect.message.allocation_id)
             case EffectFailed():
                 pass  # a notice that could not be delivered; the shell logged it
@@ -204,6 +209,7 @@ class ResourceManagerCore:
         )
 
     def overview(self) -> ClusterOverview:
+        """All task managers and their slots, for REST."""
         managers = [
             TaskManagerDetails(
                 id=manager_id,
@@ -251,26 +257,27 @@ class ResourceManagerCore:
             return
         manager.watch_ms = now_ms + WATCH_AGAIN_MS
         if event.connected and self._connected:
-            # Two signs are enough: this one, and that the broker knows no receiver there.
+            # Two signs are enough: the end of the connection, and one probe that finds no receiver.
             manager.missed_probes, manager.probing = PROBES - 1, True
             yield Probe(event.taskmanager_id, urgent=True)
 
     # -- time -------------------------------------------------------------------------
 
     def _deaf(self, now_ms: int) -> bool:
-        """No message at all came for a while: more likely the bus is down than every task manager."""
+        """Whether no message at all has come for a while. Then the bus is more likely to be down than every
+        task manager."""
         return now_ms - self._heard_ms > DEAF_INTERVALS * self.settings.heartbeat_interval_ms
 
     def _hear(self, now_ms: int) -> None:
         if self._deaf(now_ms):
-            # The order of the first messages after that means nothing for the others.
+            # Heartbeats of other task managers may still be on their way, so their silence is counted from now.
             self._listening_since_ms = now_ms
         self._heard_ms = now_ms
 
     def _tick(self, now_ms: int) -> Iterator[Effect]:
         settings = self.settings
         if now_ms - self._last_tick_ms > settings.heartbeat_interval_ms:
-            self._listening_since_ms = now_ms  # this process stood still: heartbeats wait unread
+            self._listening_since_ms = now_ms  # this process was suspended, and heartbeats wait unread
         self._last_tick_ms = now_ms
         if not self._connected:
             return
@@ -288,8 +295,8 @@ class ResourceManagerCore:
                 yield Probe(manager_id)
         for job_id, job in list(self.jobs.items() if not deaf else ()):
             if now_ms - max(job.heard_ms, self._listening_since_ms) > settings.heartbeat_timeout_ms:
-                del self.jobs[job_id]  # its master is gone; what it holds, it keeps
-        # A new leader first hears of the task managers and jobs that there are.
+                del self.jobs[job_id]  # its master is silent; the job keeps the slots that it has
+        # A new leader first waits for reports of the task managers and jobs that exist.
         if self.workers is not None and now_ms >= self._grants_from_ms and self.workers.due(now_ms):
             yield ListWorkers()
 
@@ -335,7 +342,7 @@ class ResourceManagerCore:
         self._assigned = (self.registry.version, self._declared)
         if not waiting or not self.registry.free or now_ms < self._grants_from_ms:
             return
-        # No new work for one that does not answer.
+        # A task manager that does not answer probes, or is being released, gets no new work.
         leaving = self.workers.draining if self.workers is not None else ()
         managers = {
             m: t

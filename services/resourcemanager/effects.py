@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SendAllocate:
-    """→ ``AllocateAnswered`` or ``EffectFailed``."""
+    """Sends the command to the task manager. → ``AllocateAnswered`` or ``EffectFailed``."""
 
     taskmanager_id: str
     message: AllocateSlot
@@ -56,18 +56,20 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class ListWorkers:
-    """Ask the resource provider which workers there are. → ``WorkersListed``."""
+    """Asks the resource provider which workers exist. → ``WorkersListed``."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureWorkers:
-    """Tell the resource provider which workers are to be. → ``WorkersEnsured``."""
+    """Tells the resource provider which workers should exist. → ``WorkersEnsured``."""
 
     wanted: Mapping[str, WorkerProfile]
 
 
 @dataclass(frozen=True, slots=True)
 class Abdicate:
+    """Gives the leadership up: another resource manager has a newer epoch."""
+
     reason: str
 
 
@@ -76,6 +78,8 @@ class Abdicate:
 
 @dataclass(frozen=True, slots=True)
 class AllocateAnswered:
+    """A task manager has answered ``SendAllocate``. ``refused``: its refusal; None if it took the slot."""
+
     allocation_id: str
     refused: Refused | None = None
 
@@ -90,7 +94,8 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class WatchEnded:
-    """``connected``: the connection had been open, so its end means something."""
+    """The connection to a task manager has ended. ``connected``: it had been open, so that its end is a sign
+    of a loss."""
 
     taskmanager_id: str
     pid: int
@@ -99,17 +104,19 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorkersListed:
+    """The resource provider's workers. ``phases``: worker id → phase."""
+
     phases: Mapping[str, WorkerPhase]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersEnsured:
-    """The provider has begun to make it so."""
+    """The provider has begun to start and stop workers as it was told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Our own connection to the broker was lost or came back."""
+    """This process has lost its connection to the broker, or regained it."""
 
     connected: bool
 

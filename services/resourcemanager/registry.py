@@ -1,5 +1,5 @@
-"""Task managers and their slots. Reports are the truth; allocations that were commanded and do not show in a
-report yet are added to it."""
+"""Task managers and their slots. Reports of task managers decide; allocations that were commanded, and that
+no report shows yet, are added."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ class Commanded:
 
 @dataclass(slots=True)
 class TaskManager:
+    """A task manager as its last report shows it."""
+
     report: RegisterTaskManager
     last_heartbeat_ms: int
-    #: slot index → allocation commanded for it that no report has shown yet
+    #: Slot index → allocation that was commanded and that no report shows yet.
     commanded: dict[int, Commanded] = field(default_factory=dict)
-    #: probes in a row that found no receiver
+    #: How many probes in a row found no receiver.
     missed_probes: int = 0
     probing: bool = False
-    #: from then on a connection to it is wanted
+    #: When to open the next connection to it.
     watch_ms: int = 0
-    #: derived from report and commands: free slot indices, slots by job
+    #: Derived from report and commands: indices of free slots, and job id → number of slots.
     free: list[int] = field(default_factory=list)
     held: Counter[str] = field(default_factory=Counter)
-    #: slots that it adds to the total
+    #: How many slots it adds to the total.
     counted: int = 0
 
     def slots(self) -> Iterator[SlotStatus]:
-        """Every slot as it is, or will be when the commands have arrived."""
+        """Every slot as it will be when the commands have arrived."""
         for slot in self.report.slots:
             command = self.commanded.get(slot.index)
             if command is not None and slot.state == "free":
@@ -59,10 +61,10 @@ class TaskManager:
 
 
 class Registry:
-    """``grace_ms``: how long a report may lag behind an acknowledged allocation.
+    """All task managers. ``grace_ms``: how long a report may lag behind an acknowledged allocation.
 
-    Totals are updated for each task manager, so that a heartbeat costs the same in a cluster of two and of
-    two thousand. ``version`` grows when they change.
+    The totals are updated for single task managers, so that the cost of a heartbeat does not grow with the
+    cluster. ``version`` grows whenever they change.
     """
 
     def __init__(self, grace_ms: int) -> None:
@@ -75,8 +77,8 @@ class Registry:
         self.version = 0
 
     def update(self, report: RegisterTaskManager, now_ms: int) -> set[str]:
-        """Takes a report. Returns the jobs that lost slots, if it comes from another process than the one
-        known by that name."""
+        """Takes a report. Returns the ids of jobs that lost slots, if another process than the known one sent
+        it."""
         known = self.taskmanagers.get(report.taskmanager_id)
         if known is None or (known.report.pid, known.report.host) != (report.pid, report.host):
             lost = self.remove(report.taskmanager_id)
@@ -120,7 +122,7 @@ class Registry:
         self.version += 1
 
     def remove(self, taskmanager_id: str) -> set[str]:
-        """Forgets the task manager; returns the jobs that had slots there."""
+        """Removes a task manager. Returns the ids of jobs that had slots there."""
         known = self.taskmanagers.pop(taskmanager_id, None)
         if known is None:
             return set()
@@ -130,16 +132,18 @@ class Registry:
         return set(known.held)
 
     def command(self, command: Commanded) -> None:
+        """Records that an allocation was commanded."""
         manager = self.taskmanagers[command.taskmanager_id]
         manager.commanded[command.slot_index] = command
         self._commanded[command.allocation_id] = command
         self._count(manager)
 
     def commanded(self, allocation_id: str) -> Commanded | None:
+        """The command of an allocation that no report shows yet, or None."""
         return self._commanded.get(allocation_id)
 
     def withdraw(self, allocation_id: str) -> None:
-        """The command failed: the slot is as its task manager reports it."""
+        """Records that a command failed: the slot counts as its task manager reports it."""
         command = self._commanded.get(allocation_id)
         if command is not None:
             self._forget(command)
@@ -152,7 +156,7 @@ class Registry:
             del manager.commanded[command.slot_index]
 
     def of_job(self, job_id: str) -> int:
-        """Slots that the job has, or will have when the commands have arrived."""
+        """The number of slots that the job has, or will have when the commands have arrived."""
         return self._held[job_id]
 
 

@@ -46,12 +46,15 @@ TICK_MS = 100
 #: How long a command to a task manager, or a notice to a master, is repeated.
 COMMAND_DEADLINE_S = 10.0
 NOTICE_DEADLINE_S = 60.0
+#: How long an ordinary probe waits for an answer.
 PROBE_S = 1.0
-#: The broker may notice a task manager's end a moment later than we do.
+#: Time limits of the probes after a connection ended, since the broker may notice the end a moment later.
 URGENT_PROBES_S = (0.05, 0.1, 0.2, 0.5)
 
 
 class ResourceManagerService:
+    """A resource manager process; see ``common.main.Service``. Many may run, and one leads."""
+
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._actor: Actor | None = None
@@ -63,12 +66,13 @@ class ResourceManagerService:
             notice_ms=conf.SLOT_REQUEST_NOTICE_MS.read(config),
         )
         self._election: LeaderElection | None = None
-        #: None: standalone.
+        #: None if no provider is configured: then task managers are started by hand.
         self._provider: ResourceProvider | None = None
         self._wanted: list[str] = []
         context.connection_listeners.append(self._connection)
 
     async def start(self) -> Mapping[str, Any]:
+        """See ``Service.start``. Raises SpecError if the configured provider does not exist."""
         context = self._context
         await context.store()
         name = conf.RESOURCE_PROVIDER.read(context.config)
@@ -87,6 +91,7 @@ class ResourceManagerService:
         return {}
 
     async def stop(self) -> None:
+        """See ``Service.stop``."""
         await self._context.supervisor.stop("election")
         if self._provider is not None:
             await self._provider.close()
@@ -126,7 +131,7 @@ class ResourceManagerService:
         self._actor = None
 
     async def _serve(self, message: Any) -> Any:
-        # Resumed after a pause, or cut off from the lease store: do not answer, so that the sender asks
+        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender asks
         # again and reaches the leader.
         if self._actor is None or self._election is None or not self._election.still_leading():
             return None
@@ -140,7 +145,7 @@ class ResourceManagerService:
 
     def _perform(self, effect: Any) -> Any:
         if self._election is None or not self._election.still_leading():
-            # Resumed after a pause: decisions that the core made from the clock are void.
+            # This process was paused and no longer leads, so decisions that its core made by the clock are void.
             return None
         match effect:
             case SendAllocate():

@@ -14,12 +14,13 @@ from penstock.messages.preface import WATCH
 
 _log = EventLog("penstock.resourcemanager.watch")
 
+#: How long opening the connection may take.
 CONNECT_S = 2.0
 
 
 async def until_closed(host: str, port: int) -> bool:
-    """Returns when the other side has closed the connection. False: it was never open (its data port cannot
-    be reached from here, which proves nothing)."""
+    """Opens a connection, and returns True when the other side has closed it. Returns False if it could not
+    be opened: the data port cannot be reached from here, which proves nothing."""
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(host, port)

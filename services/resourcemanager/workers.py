@@ -1,8 +1,8 @@
-"""Which workers a resource provider is to run: more when jobs miss slots, fewer when some are idle.
+"""Decides which workers a resource provider should run: more if jobs lack slots, fewer if some are idle.
 
-A pure core. The provider's own list is the truth of what there is: a new leader adopts the workers that it
-finds there, and its ids hold its epoch, so no id is ever given twice. Task managers that somebody else
-starts are counted and left alone.
+A pure core. The provider's own list tells which workers exist: a new leader adopts the workers in it.
+Worker ids contain the leader's epoch, so no id is used twice. Task managers that the provider did not
+start are counted and left alone.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from penstock.providers import WorkerPhase, WorkerProfile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: From one look at the provider's workers to the next.
+#: The time between two requests for the provider's workers.
 CHECK_MS = 500
-#: Failures are counted over this time.
+#: The time over which failures are counted.
 RATE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """``slots``: of each worker. ``least_slots``, ``most_slots``: of the cluster. ``redundant``: workers kept
-    free beyond what jobs need. ``idle_ms``: a worker without work for so long is released.
-    ``registration_ms``: one that has not registered by then is given up. After ``most_failures`` a minute no
-    worker is started for ``retry_ms``."""
+    """``slots``: of each worker. ``least_slots`` and ``most_slots``: of the cluster. ``redundant``: how many
+    workers are kept free beyond what jobs need. ``idle_ms``: a worker without work for so long is
+    released. ``registration_ms``: a worker that has not registered after this time is given up. After
+    ``most_failures`` in a minute no worker is started for ``retry_ms``."""
 
     slots: int = 1
     least_slots: int = 0
@@ -41,7 +41,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A task manager that sends heartbeats: its slots, and how many of them are free."""
+    """The slots of a task manager that sends heartbeats, and how many of them are free."""
 
     slots: int
     free: int
@@ -49,7 +49,7 @@ class Registered:
 
 @dataclass(slots=True)
 class _Worker:
-    """``since_ms``: from then on it is expected to register."""
+    """A worker that should exist. ``since_ms``: since when its registration is awaited."""
 
     since_ms: int
     registered: bool = False
@@ -58,11 +58,13 @@ class _Worker:
 
 @dataclass(slots=True)
 class Workers:
+    """The workers that should exist, and what is known of them."""
+
     settings: WorkerSettings
     epoch: int
-    #: Those that are to be, by id.
+    #: Worker id → worker, for all that should exist.
     wanted: dict[str, _Worker] = field(default_factory=dict)
-    #: Released ones that are still registered: they get no more work.
+    #: Ids of released workers that are still registered. They get no more work.
     draining: set[str] = field(default_factory=set)
     _phases: Mapping[str, WorkerPhase] | None = None
     _asking: bool = False
@@ -71,18 +73,18 @@ class Workers:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def due(self, now_ms: int) -> bool:
-        """Whether to ask the provider now; then ``listed`` or ``failed`` follows."""
+        """Whether to ask the provider now. If so, a call of ``listed`` or ``failed`` follows."""
         if self._asking or now_ms < self._next_ms:
             return False
         self._asking = True
         return True
 
     def done(self, now_ms: int) -> None:
-        """The provider has done as it was told."""
+        """The provider has done what it was told."""
         self._asking, self._next_ms = False, now_ms + CHECK_MS
 
     def failed(self, now_ms: int) -> None:
-        """The provider did not answer, or could not do it."""
+        """The provider did not answer, or could not do what it was told."""
         self._asking, self._next_ms = False, now_ms + self.settings.retry_ms
 
     def listed(
@@ -92,8 +94,8 @@ class Workers:
         missing: int,
         now_ms: int,
     ) -> dict[str, WorkerProfile] | None:
-        """The workers that are to be, or None when the provider has just these. ``missing``: slots that jobs
-        lack, free ones not taken off."""
+        """Worker id → profile of all workers that should exist; None if the provider already has exactly
+        these. ``missing``: the number of slots that jobs lack; free slots are not subtracted."""
         if self._phases is None:
             there = (WorkerPhase.PENDING, WorkerPhase.RUNNING)
             self.wanted = {worker: _Worker(now_ms) for worker, phase in phases.items() if phase in there}
@@ -110,7 +112,7 @@ class Workers:
     # -- steps -----------------------------------------------------------------------------------
 
     def _look(self, managers: Mapping[str, Registered], now_ms: int) -> None:
-        """Give up workers that ended or never came; note which are idle."""
+        """Gives up workers that ended or never registered, and records which are idle."""
         assert self._phases is not None
         for worker_id, worker in list(self.wanted.items()):
             manager = managers.get(worker_id)
@@ -124,7 +126,7 @@ class Workers:
                 elif worker.idle_since_ms is None:
                     worker.idle_since_ms = now_ms
             elif worker.registered:
-                # It was lost: it may come back, as after a cut of the network.
+                # It was lost, and may come back, for example after an interruption of the network.
                 worker.registered, worker.since_ms, worker.idle_since_ms = False, now_ms, None
             elif now_ms - worker.since_ms > self.settings.registration_ms:
                 self._give_up(worker_id, now_ms)
@@ -135,7 +137,7 @@ class Workers:
         self._failures = [at for at in self._failures if now_ms - at < RATE_MS] + [now_ms]
 
     def _slots(self, managers: Mapping[str, Registered]) -> tuple[int, int]:
-        """(all, free) slots of the cluster, workers on their way counted as if they were there."""
+        """(all, free) slots of the cluster. Workers that are being started count as if they were there."""
         usable = [manager for worker, manager in managers.items() if worker not in self.draining]
         coming = self.settings.slots * sum(not worker.registered for worker in self.wanted.values())
         return sum(m.slots for m in usable) + coming, sum(m.free for m in usable) + coming

@@ -27,16 +27,21 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.taskmanager.data_port")
 
+#: How long a new connection may take to send its preface.
 PREFACE_TIMEOUT_S = 5.0
-#: Wait for a slot that is allocated but not there yet: its peer may be deployed a little earlier.
+#: How long a connection waits for a slot whose process does not run yet: its peer may be deployed a little earlier.
 SLOT_TIMEOUT_S = 30.0
+#: How many connections may wait at once. Further ones are refused.
 MAX_PENDING = 4096
 _BACKLOG = 1024
 
 
 class DataPort:
-    """``table`` is only read here; ``changed`` is notified whenever it changes. ``process_of``: the process
-    that runs in an allocation."""
+    """Accepts data connections and passes them to slots.
+
+    ``table`` is only read here; ``notify`` must be called whenever it changes. ``process_of``: allocation
+    id → the process that runs there, or None.
+    """
 
     def __init__(self, table: SlotTable, process_of: Callable[[str], SlotProcess | None]) -> None:
         self._table = table
@@ -48,7 +53,7 @@ class DataPort:
         self.unix_path: str | None = None
 
     def open(self, host: str, port: int, unix_path: Path) -> None:
-        """Bind and listen. ExternalError when the address is taken."""
+        """Binds and listens. Raises ExternalError if the address is taken or the Unix socket cannot be made."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         tcp = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -80,15 +85,16 @@ class DataPort:
             self._listening.append(sock)
 
     async def run(self) -> None:
-        """Accept until cancelled."""
+        """Accepts connections until it is cancelled."""
         await asyncio.gather(*(self._accept(sock) for sock in self._listening))
 
     def notify(self) -> None:
-        """The slot table changed."""
+        """Must be called when the slot table has changed."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def close(self) -> None:
+        """Closes the sockets, and the connections that wait."""
         for task in list(self._tasks):
             task.cancel()
         for sock in self._listening:

@@ -1,4 +1,4 @@
-"""The shared part of the deployments of a large job's slots, read once for a task manager."""
+"""Reads the shared part of the deployments of a large job's slots, once for a task manager."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SharedDeployments:
-    """Keeps the last shared part, for the task manager's other slots."""
+    """Keeps the last shared part for the other slots of the task manager."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
@@ -23,7 +23,8 @@ class SharedDeployments:
         self._last: tuple[str, SharedDeploy] | None = None
 
     async def whole(self, message: DeploySlot) -> DeploySlot:
-        """The deployment with its part from the object store."""
+        """The deployment with its shared part from the object store. Raises ObjectStoreError if the object
+        does not exist."""
         key = message.deploy_key or ""
         async with self._reading:
             if self._last is None or self._last[0] != key:

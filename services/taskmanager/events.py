@@ -1,4 +1,4 @@
-"""Events into the slot table, and effects out of it."""
+"""The events that the slot table takes, and the effects that it returns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class ReportSlots:
 
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
-    """``accepted`` of the slots in ``offer``; the others are not wanted."""
+    """The job's master has answered an offer. ``accepted``: the allocation ids that it takes; it does not
+    want the others."""
 
     offer: Offer
     accepted: frozenset[str]
@@ -77,13 +78,15 @@ class OfferAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
+    """The process of a slot has started."""
+
     process: int
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """``problem``: why not, or None."""
+    """A command has reached the slot's process, or not: ``problem`` then says why."""
 
     token: int
     problem: str | None = None
@@ -91,7 +94,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process is gone, on command or not; ``reason`` in words."""
+    """A process has ended, on command or not. ``reason``: a text."""
 
     process: int
     reason: str
@@ -122,7 +125,7 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True)
 class OfferAgain:
-    """The bus was away: masters may have changed, offers may be lost."""
+    """The bus was disconnected: masters may have changed, and offers may be lost."""
 
 
 Effect = Union[Answer, Offer, Fork, Deliver, End, ReportLost, ReportSlots]

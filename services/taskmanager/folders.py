@@ -5,16 +5,16 @@
     slots/<allocation>-<n>/     private folder of slot process n, removed at its end
     local-state/<job>/…         copies of snapshots (state.backend.local-recovery), for restarts here
     spark/                      Spark's scratch files and its logs
-    log/<job>.<allocation>-<n>.log    its stdout and stderr; ….1.log, ….2.log …: what follows
+    log/<job>.<allocation>-<n>.log    its stdout and stderr; the following files are ….1.log, ….2.log …
     log/taskmanager.log         the task manager's own log
     data.sock                   the data port's Unix socket
     lock                        held while the process lives; the file itself stays
 
-Without ``io.tmp.dirs`` the same lies in ``<TMPDIR>/penstock-tm-<random>/<task manager>/``.
+Without ``io.tmp.dirs`` the same files are in ``<TMPDIR>/penstock-tm-<random>/<task manager>/``.
 
-What a task manager that was killed left behind, the next one removes. A lock that nobody holds
-tells that its owner is dead; age tells nothing. Under ``io.tmp.dirs`` the logs of the last
-``DEAD_KEPT`` stay for whoever looks for the cause; in TMPDIR nothing stays.
+A task manager that starts removes the files of those that were killed. A lock that nobody holds shows that its owner is
+dead; the age of a file shows nothing. Under ``io.tmp.dirs`` the logs of the last ``DEAD_KEPT`` task managers stay, so
+that the cause can be found; in TMPDIR nothing stays.
 """
 
 from __future__ import annotations
@@ -41,11 +41,15 @@ _NAMES = frozenset({"slots", "log", "spark", "data.sock", "lock", LOCAL_STATE})
 
 
 class Folders:
-    """``root``: ``io.tmp.dirs``; empty = a temporary folder, wholly removed at the end."""
+    """The folders of one task manager. ``root``: ``io.tmp.dirs``; empty: a temporary folder, which is removed
+    at the end.
+
+    Raises ExternalError if the folder is in use or cannot be made.
+    """
 
     def __init__(self, root: str, taskmanager_id: str) -> None:
         self._temporary: Path | None = None
-        #: private folder → stem of the output files, of running processes
+        #: Private folder → stem of the output files, for running processes.
         self._running: dict[Path, str] = {}
         base = Path(root).absolute() if root else Path(tempfile.gettempdir())
         try:
@@ -71,12 +75,14 @@ class Folders:
             ) from err
 
     def socket_path(self) -> Path:
+        """The path of the data port's Unix socket. A socket that a killed process left is removed."""
         path = self.path / "data.sock"
-        path.unlink(missing_ok=True)  # left by a process that was killed
+        path.unlink(missing_ok=True)
         return path
 
     @property
     def logs(self) -> Path:
+        """The folder of the log files."""
         return self.path / "log"
 
     def slot(self, job_id: str, allocation_id: str, number: int) -> tuple[Path, Path]:
@@ -102,8 +108,8 @@ class Folders:
 
 
 def _held_in(base: Path, path: Path) -> IO[bytes]:
-    """The lock of ``path``, below ``base``, after the files of dead task managers were removed there.
-    BlockingIOError if another process holds it."""
+    """The held lock of ``path``, a folder below ``base``. First the files of dead task managers in ``base``
+    are removed. Raises BlockingIOError if another process holds the lock."""
     base.mkdir(parents=True, exist_ok=True)
     # One at a time: a sweep must not meet a lock that exists but is not held yet.
     with (base / ".taskmanagers").open("w") as gate:

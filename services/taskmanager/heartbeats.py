@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from penstock_services.common.main import ServiceContext
     from penstock_services.taskmanager.slot_table import SlotTable
 
-#: For this long the absence of a leader is not worth a warning.
+#: For this long after the start, a missing resource manager is not logged.
 STARTUP_MS = 3_000
 
 
 class Heartbeats:
-    """``report``: makes the report; ``before``: called before each."""
+    """Sends reports to the resource manager. ``report()`` makes a report; ``before()`` is awaited before
+    each."""
 
     def __init__(
         self,
@@ -39,12 +40,13 @@ class Heartbeats:
         self._table = table
         self._report = report
         self._before = before
-        #: set it, and the next report goes out at once
+        #: When it is set, the next report is sent at once.
         self.changed = asyncio.Event()
         self._heard: bool | None = None
         self._started_ms = context.clock.monotonic_ms()
 
     async def run(self) -> None:
+        """Sends reports until it is cancelled."""
         while True:
             self.changed.clear()
             await self._before()
@@ -65,6 +67,7 @@ class Heartbeats:
                     await self.changed.wait()
 
     async def goodbye(self, taskmanager_id: str) -> None:
+        """Tells the resource manager that this task manager leaves. A failure is ignored."""
         if not self._heard:
             return
         message = DeregisterTaskManager(taskmanager_id=taskmanager_id, reason="it was shut down")

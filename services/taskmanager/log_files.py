@@ -20,7 +20,7 @@ MAX_PIECE_BYTES = 128 * 1024
 
 
 def log_files(folder: Path) -> list[LogFile]:
-    """The files in the order of their last lines."""
+    """The files, the one that was written last at the end."""
     found = []
     for entry in os.scandir(folder):
         try:
@@ -38,8 +38,8 @@ def log_files(folder: Path) -> list[LogFile]:
 
 
 def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
-    """At most ``limit`` bytes from ``offset`` on. SpecError if there is no such file."""
-    # Looked up in the list, so that a name cannot be a path to somewhere else.
+    """At most ``limit`` bytes from ``offset``. Raises SpecError if there is no such file."""
+    # The name must be in the list, so that it cannot be a path to another folder.
     if all(file.name != name for file in log_files(folder)):
         raise SpecError(
             "there is no such log file",
@@ -55,8 +55,8 @@ def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
 
 
 def forget_outputs(folder: Path, running: frozenset[str]) -> None:
-    """Removes the output of slots that ended long ago: all beyond ``ENDED_KEPT`` slots and
-    ``ENDED_KEPT_BYTES``. ``running``: stems of the others."""
+    """Removes the output of slots that ended long ago: everything beyond ``ENDED_KEPT`` slots or
+    ``ENDED_KEPT_BYTES`` bytes. ``running``: the stems of slots that run."""
     ended: dict[str, list[LogFile]] = defaultdict(list)
     for file in reversed(log_files(folder)):
         named = numbered(file.name)
@@ -71,8 +71,8 @@ def forget_outputs(folder: Path, running: frozenset[str]) -> None:
 
 
 def emptied(first: Path, max_bytes: int) -> int:
-    """Empties the file that a slot writes to, if it has grown beyond twice ``max_bytes``. Only code that
-    writes past Python can do that. The bytes that were removed; 0 = none."""
+    """Empties the file to which a slot writes, if it has grown beyond twice ``max_bytes``; only code that
+    writes past Python can cause that. Returns the number of bytes that were removed; 0: none."""
     path = newest(first)
     try:
         size = path.stat().st_size

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 async def send_packet(sock: socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
-    """Sends one packet, whole or not at all; waits while the other side does not read. OSError if the other
-    side is gone. The caller closes its copies of ``fds``."""
+    """Sends one packet, completely or not at all; waits while the other side does not read. Raises OSError if
+    the other side has closed. The caller closes its copies of ``fds``."""
     while True:
         try:
             socket.send_fds(sock, [data], list(fds)) if fds else sock.send(data)

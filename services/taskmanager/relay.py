@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.taskmanager.relay")
 
+#: How many reports, and bytes, may wait.
 MAX_QUEUED = 1024
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
-#: Bytes of a message; base64 and JSON make it larger by a half.
+#: How many reports, and bytes, are sent in one message. Base64 and JSON make it larger by a half.
 MAX_BATCH = 128
 MAX_BATCH_BYTES = 128 * 1024
 
 
 class Relay:
-    """``on_answer``: called whenever the master answered."""
+    """Sends the reports of one slot to the job's master. ``on_answer`` is called whenever the master has
+    answered."""
 
     def __init__(
         self,
@@ -51,14 +53,14 @@ class Relay:
         self._on_answer = on_answer
         self._queue: deque[tuple[Any, int]] = deque()
         self._bytes = 0
-        #: set when there is something to send, or nothing more will come
+        #: Set when there is something to send, or when nothing more will come.
         self._work = asyncio.Event()
-        #: set when there is room for another report
+        #: Set when there is room for another report.
         self._room = asyncio.Event()
         self._closed = False
 
     async def put(self, report: FromSlot, size: int) -> None:
-        """Queues a report; waits while the queue is full. Of metrics only the latest are kept."""
+        """Queues a report of ``size`` bytes; waits while the queue is full. Only the latest metrics are kept."""
         if isinstance(report, TaskMetricsReport):
             for i, (queued, old) in enumerate(self._queue):
                 if isinstance(queued, TaskMetricsReport):
@@ -71,12 +73,13 @@ class Relay:
         self._append(report, size)
 
     def tell(self, report: FromSlot) -> None:
-        """Queues a report of the task manager's own about the slot: rare and small, never waits."""
+        """Queues a report of the task manager itself about the slot. Such reports are rare and small, so this
+        never waits."""
         if not self._closed:
             self._append(report, 0)
 
     def close(self, lost: SlotLost | None = None) -> None:
-        """Takes no more reports; ``lost`` goes last, once."""
+        """Takes no more reports. ``lost``, if given, is sent last and once."""
         if lost is not None and not self._closed:
             self._append(lost, 0)
         self._closed = True

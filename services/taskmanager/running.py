@@ -38,14 +38,15 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.spark import SparkServer
     from penstock_services.taskmanager.template import Template
 
-#: How long the reports of a slot are delivered after it was told to end.
+#: How long the remaining reports of a slot are sent after its process has ended.
 FAREWELL_S = 30.0
 #: The same while the task manager itself stops.
 STOP_FAREWELL_S = 2.0
 
 
 class RunningSlots:
-    """The slot table decides what runs; ``actor`` is its mailbox, and gets the results."""
+    """The slot processes. The slot table decides what runs; ``actor`` runs the table, and receives the
+    results."""
 
     def __init__(
         self,
@@ -62,15 +63,15 @@ class RunningSlots:
         self._folders = folders
         self.template = template
         self._spark = spark
-        #: by their numbers
+        #: Process number → process, and process number → relay.
         self._processes: dict[int, SlotProcess] = {}
         self._relays: dict[int, Relay] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        #: the task manager ends: the slot table is not told of processes that end now
+        #: The task manager is ending: the slot table is not told of processes that end now.
         self.stopping = False
 
     async def stop(self) -> None:
-        """Ends them all and tells their masters; no task of ``spawn`` is left."""
+        """Ends all processes and tells the masters of their jobs. No task of ``spawn`` is left afterwards."""
         for number, relay in list(self._relays.items()):
             process = self._processes.get(number)
             if process is not None:
@@ -83,13 +84,14 @@ class RunningSlots:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """Runs in the background until it is over or the task manager stops."""
+        """Runs a coroutine in the background until it is done or the task manager stops."""
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def fork(self, effect: Fork) -> None:
+        """Forks a slot process and deploys its tasks. Raises ExternalError if the process cannot be started."""
         deploy = effect.deploy
         spark = await self._spark.acquire() if wants_local_spark(deploy) else None
         if spark is not None:
@@ -195,7 +197,8 @@ class RunningSlots:
                     await relay.put(report, size)
 
     async def look_after(self) -> None:
-        """Called with each heartbeat: looks for slots that hang, and for output beyond its bound."""
+        """Called with each heartbeat: looks for slots whose step does not end, and for output beyond its
+        limit."""
         max_bytes = conf.TM_OUTPUT_SIZE.read(self._context.config)
         for process in list(self._processes.values()):
             if gone := emptied(process.log_path, max_bytes):
@@ -205,11 +208,12 @@ class RunningSlots:
                     slot_pid=process.pid,
                     lost_bytes=gone,
                 )
-            # The process has ended, which is being reported.
+            # Without a relay the process has ended, and its end is being reported.
             if (relay := self._relays.get(process.number)) is not None:
                 await look_for_stall(process, relay, self._context.log)
 
     async def deliver(self, effect: Deliver) -> Delivered:
+        """Sends a command to a slot's process."""
         process = self._processes.get(effect.process)
         if process is None:
             return Delivered(effect.token, "the slot's process is gone")
@@ -220,11 +224,13 @@ class RunningSlots:
         return Delivered(effect.token)
 
     async def end(self, number: int, grace_ms: int) -> None:
+        """Ends a process, if it runs. It is killed after ``grace_ms``."""
         process = self._processes.get(number)
         if process is not None:
             await process.end(grace_ms)
 
     def report_lost(self, effect: ReportLost) -> None:
+        """Tells the job's master that a process has ended, after the process's own reports."""
         relay, process = self._relays.get(effect.process), self._processes.get(effect.process)
         if relay is not None and process is not None:
             relay.close(self._lost(process, effect.reason))
@@ -240,6 +246,7 @@ class RunningSlots:
         )
 
     def of_allocation(self, allocation_id: str) -> SlotProcess | None:
+        """The process that runs in an allocation, or None."""
         slot = self._table.of_allocation(allocation_id)
         return None if slot is None else self._processes.get(slot.process)
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from penstock.ports import Subscription
     from penstock_services.common.main import ServiceContext
 
+#: How often the slot table gets a tick.
 TICK_MS = 500
 #: Seconds of one round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
@@ -69,6 +70,8 @@ _SLOT_TIMEOUTS = RestartPolicy(max_restarts=20, within_ms=60_000, first_backoff_
 
 
 class TaskManagerService:
+    """A task manager process; see ``common.main.Service``."""
+
     def __init__(self, context: ServiceContext) -> None:
         config = context.config
         self._context = context
@@ -109,12 +112,13 @@ class TaskManagerService:
 
     @property
     def own_log(self) -> Path:
-        """Writes the process's own log into a file, beside its standard error."""
+        """The file that receives the process's own log, beside its standard error."""
         return self._folders.logs / OWN
 
     # -- start and stop ---------------------------------------------------------------
 
     async def start(self) -> Mapping[str, Any]:
+        """See ``Service.start``. Raises ExternalError if the data port cannot be opened."""
         context, config = self._context, self._context.config
         self._data_port.open(
             conf.TM_BIND.read(config), conf.TM_DATA_PORT.read(config), self._folders.socket_path()
@@ -142,7 +146,7 @@ class TaskManagerService:
         }
 
     async def stop(self) -> None:
-        """Takes no new work, reports the end, ends the slots, tells their masters."""
+        """Takes no new work, reports the end, ends the slots, and tells the masters of their jobs."""
         self._running.stopping = True
         supervisor = self._context.supervisor
         await supervisor.stop("heartbeat")
@@ -183,7 +187,7 @@ class TaskManagerService:
         return await self._actor.ask(message)
 
     async def _hear(self, message: Any) -> None:
-        """Handles messages to all task managers; none is answered."""
+        """Handles messages to all task managers. They are not answered."""
         if self._running.stopping:
             return
         match message:
@@ -276,7 +280,8 @@ class TaskManagerService:
 
 
 def advertised_host(configured: str, nats_url: str) -> str:
-    """``taskmanager.host``; ``auto`` = the address from which this host reaches the broker."""
+    """``configured``, the value of ``taskmanager.host``. ``auto``: the address from which this host reaches
+    the broker."""
     if configured != "auto":
         return configured
     first = urlsplit(nats_url.split(",")[0])
@@ -286,4 +291,5 @@ def advertised_host(configured: str, nats_url: str) -> str:
 
 
 def memory_bytes() -> int:
+    """The memory of this machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -28,12 +28,12 @@ _log = EventLog("penstock.taskmanager.slot")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
 
-#: A slot that does not read its control channel for this long gets no more commands.
+#: How long sending to a slot that does not read may take.
 SEND_TIMEOUT_S = 5.0
-#: How long reports that the slot wrote before its death are read. (A helper process of the user may hold the
-#: channel open.)
+#: How long to read, after the end of the process, the reports that it wrote before. (A helper process of the user may
+#: hold the channel open.)
 DRAIN_TIMEOUT_S = 2.0
-#: The template reports the exit code at once; on a busy machine a little later.
+#: How long to wait for the exit code, which the template reports at once, or a little later on a busy machine.
 EXIT_CODE_TIMEOUT_S = 5.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
@@ -43,7 +43,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class SlotProcess:
-    """``number``: as in the slot table's ``Fork``."""
+    """One slot process. ``number``: its process number in the slot table. ``deploy``: what it runs."""
 
     def __init__(
         self,
@@ -69,22 +69,23 @@ class SlotProcess:
         self._gone = asyncio.Event()
         self._process: ProcessHandle | None = None
         self._heard_s = 0.0
-        #: its hang was reported already
+        #: Whether it was reported as stalled.
         self.stalled = False
-        #: the place where it hangs, as far as it was reported
+        #: The frame that was reported, if it is stalled.
         self.stalled_in: str | None = None
-        #: exit code of the process, once it has ended and the template reported it
+        #: The exit code, once the process has ended and the template has reported it.
         self.exit_code: int | None = None
 
     async def start(self) -> None:
-        """Watches the process, opens the channel, sends Deploy."""
+        """Watches the process, opens its channel, and sends ``Deploy``. Raises ExternalError if the slot does
+        not take it."""
         loop = asyncio.get_running_loop()
         self._heard_s = loop.time()
         try:
             self._process = ProcessHandle(self.pid)
             loop.add_reader(self._process, self._died)
         except ProcessLookupError:
-            self._gone.set()  # it died before it could be watched
+            self._gone.set()  # the process ended before it could be watched
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
         await self.send(self.deploy)
 
@@ -96,7 +97,7 @@ class SlotProcess:
     # -- down -------------------------------------------------------------------------
 
     async def send(self, message: Any) -> None:
-        """Sends one message; ExternalError if the slot is gone or does not read."""
+        """Sends one message. Raises ExternalError if the process has ended or does not read."""
         data = _encoder.encode(message)
         writer = self._writer
         assert writer is not None, "send before start"
@@ -116,7 +117,7 @@ class SlotProcess:
                 ) from err
 
     async def pass_connection(self, preface: dict[str, Any], sock: socket.socket) -> None:
-        """Passes a data socket on; ExternalError if the slot does not take it."""
+        """Passes a data socket to the slot. Raises ExternalError if the slot does not take it."""
         async with self._passing:
             try:
                 async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -128,7 +129,8 @@ class SlotProcess:
                 ) from err
 
     async def end(self, grace_ms: int) -> None:
-        """Ends the process, orderly within the grace, then by SIGKILL. Returns when it is gone."""
+        """Ends the process: it may stop in an orderly way within ``grace_ms``, then it is killed. Returns
+        when it has ended."""
         if not self._gone.is_set():
             try:
                 async with asyncio.timeout(grace_ms / 1000):
@@ -139,6 +141,7 @@ class SlotProcess:
         await self._gone.wait()
 
     def kill(self) -> None:
+        """Kills the process, if it runs."""
         if self._process is not None:
             self._process.kill()
 
@@ -163,20 +166,22 @@ class SlotProcess:
             yield report, length
 
     async def gone(self) -> None:
+        """Returns when the process has ended."""
         await self._gone.wait()
 
     async def last_words(self) -> str:
-        """How it ended, in words; call after ``gone``."""
+        """How the process ended, as text, with the end of its log. Call it after ``gone``."""
         status = self.exit_code = await self._template.exit_status(self.pid, EXIT_CODE_TIMEOUT_S)
         reason = f"the slot's process {self.pid} ended with {describe_status(status)}"
         lines = await self.log_tail()
         return f"{reason}; the end of its log:\n{lines}" if lines else reason
 
     def silent_ms(self) -> int:
-        """Milliseconds since its last report; a slot whose step hangs reports nothing."""
+        """Milliseconds since the last report. A slot whose step does not end reports nothing."""
         return round((asyncio.get_running_loop().time() - self._heard_s) * 1000)
 
     async def log_tail(self, limit_bytes: int = _LAST_WORDS_BYTES) -> str:
+        """The last ``limit_bytes`` of the slot's output; empty if there is none."""
         return await asyncio.to_thread(self._tail, limit_bytes)
 
     def _tail(self, limit_bytes: int) -> str:
@@ -189,6 +194,7 @@ class SlotProcess:
             return ""
 
     def close(self) -> None:
+        """Closes the channels. The process must have ended."""
         if self._process is not None:
             asyncio.get_running_loop().remove_reader(self._process)
             self._process.close()
@@ -200,7 +206,7 @@ class SlotProcess:
         self._fds.close()
 
     def usage(self) -> dict[str, Any]:
-        """``rss_bytes`` and ``cpu_seconds`` of the process; empty when it is gone."""
+        """``rss_bytes`` and ``cpu_seconds`` of the process; empty if it has ended."""
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

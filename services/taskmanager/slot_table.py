@@ -7,10 +7,9 @@ A slot (``SlotState``)::
              │  └─────────┴────────┘ fork failed
              └→ FREE: freed, not taken by a master, or its process died (any state)
 
-ALLOCATED: given to a job by the resource manager and offered to the job's master.
-FORKING, ACTIVE, ENDING: there is, or will be in a moment, or was, a process.
-Whoever commands carries an epoch: the resource manager's for AllocateSlot, the job
-master's for the rest. The highest one seen counts, older ones are refused.
+ALLOCATED: the resource manager gave the slot to a job, and it is offered to the job's master. FORKING: a process is being
+started. ACTIVE: it runs. ENDING: it is being ended. Every command carries an epoch: that of the resource manager in
+AllocateSlot, that of the job master in all others. A command with a lower epoch than the highest one seen is refused.
 """
 
 from __future__ import annotations
@@ -56,15 +55,17 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.events import Effect, Event
 
 
-#: Time between asking a slot's process to end and killing it: if its slot is given back …
+#: Time between asking a slot's process to end and killing it, if the slot is given back.
 END_GRACE_MS = 1_000
-#: … and if the next attempt waits for it: the work of the old attempt is discarded anyway.
+#: The same if the next attempt waits for it. It is shorter, because the work of the old attempt is discarded.
 REPLACE_GRACE_MS = 300
 
 _S = SlotState
 
 
 class SlotTable:
+    """The slots of a task manager, and the jobs that have slots here; see ``common.core.Core``."""
+
     def __init__(self, slots: int, settings: Settings) -> None:
         self.slots = [Slot(index) for index in range(slots)]
         self.settings = settings
@@ -124,6 +125,7 @@ class SlotTable:
     # -- events -----------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int) -> Iterator[Effect]:
+        """See ``Core.step``. Raises InternalError for an unknown event or an impossible transition."""
         match event:
             case Asked(token, AllocateSlot() as message):
                 yield from self._allocate(token, message, now_ms)
@@ -279,7 +281,8 @@ class SlotTable:
             yield Deliver(token, slot.process, message.command)
 
     def _heard(self, job_id: str, epoch: int, now_ms: int) -> Refused | None:
-        """A master of ``epoch`` sends a command: None if it may."""
+        """Records a command of a master with this epoch. Returns None if the master may command, otherwise
+        the refusal."""
         job = self.jobs.setdefault(job_id, Job())
         if epoch < job.epoch:
             return self._old(f"master of job {job_id}", epoch, job.epoch)

@@ -1,4 +1,4 @@
-"""A slot of a task manager and its life; ``slot_table.py`` has the diagram."""
+"""A slot of a task manager and its states; ``slot_table.py`` has the diagram."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class SlotState(enum.Enum):
+    """The state of a slot."""
+
     FREE = "free"
     ALLOCATED = "allocated"
     FORKING = "forking"
@@ -22,7 +24,7 @@ class SlotState(enum.Enum):
 
     @property
     def reported(self) -> str:
-        """As in ``SlotStatus``."""
+        """The state as ``SlotStatus`` has it."""
         return self.value if self in (SlotState.FREE, SlotState.ALLOCATED) else "active"
 
 
@@ -38,10 +40,10 @@ SLOT_TRANSITIONS: dict[SlotState, frozenset[SlotState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``slot_timeout_ms``: after this time an allocation that no master accepts is given up.
-    ``master_timeout_ms``: so are all slots of a job whose master was not heard for this long.
-    ``offer_interval_ms``: time between repeated offers of the slots that a job holds here, so that both
-    sides agree on them. ``tell_again_ms``: the same, for a new master that asks again."""
+    """``slot_timeout_ms``: an allocation that no master accepts is given up after this time.
+    ``master_timeout_ms``: so are all slots of a job whose master was silent for this long.
+    ``offer_interval_ms``: how often the slots that a job has here are offered again, so that both sides
+    agree on them. ``tell_again_ms``: the same, for a new master that asks again."""
 
     slot_timeout_ms: int = 10_000
     master_timeout_ms: int = 900_000
@@ -51,24 +53,27 @@ class Settings:
 
 @dataclass(slots=True)
 class Slot:
+    """One slot, with its allocation and its process."""
+
     index: int
     state: SlotState = SlotState.FREE
     job_id: str | None = None
     allocation_id: str | None = None
     allocated_ms: int = 0
-    #: a master took the offer
+    #: Whether a master accepted the offer of the slot.
     accepted: bool = False
-    #: what runs, or is being forked, and the state of each task
+    #: The deployment that runs or is being started, and the state of each of its tasks.
     deploy: Deploy | None = None
     tracking: Tracking | None = None
     process: int = 0
     pid: int | None = None
-    #: deployment that follows when the process has ended
+    #: The deployment that follows when the process has ended.
     next: Deploy | None = None
-    #: tokens of DeploySlot requests that wait for the fork
+    #: The tokens of DeploySlot requests that wait for the fork.
     waiting: list[int] = field(default_factory=list)
 
     def to(self, state: SlotState) -> None:
+        """Moves to another state. Raises InternalError if that is no transition."""
         if state not in SLOT_TRANSITIONS[self.state]:
             raise InternalError(
                 f"slot {self.index} cannot become {state.name}",
@@ -86,7 +91,7 @@ class Job:
     epoch: int = 0
     heard_ms: int = 0
     offered_ms: int = 0
-    #: epoch of the master that was last told what runs here
+    #: The epoch of the master that was last told what runs here.
     told_epoch: int = 0
 
 

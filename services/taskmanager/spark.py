@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.taskmanager.spark")
 
-#: Seconds between two looks at whether an unused server may end.
+#: Seconds between two checks whether an unused server may end.
 _LOOK_S = 5.0
-#: Bytes of a Unix socket's path, less the closing NUL.
+#: The longest path of a Unix socket in bytes, without the closing NUL.
 _SOCKET_PATH_CHARS = 107
 _TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -39,19 +39,19 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class SparkAddress:
-    """How a slot reaches the server; ``log_path``: the log to show if it cannot."""
+    """How a slot reaches the server. ``log_path``: the log to show if it cannot."""
 
     port: int
     ui_port: int
     token: str
     pid: int
     log_path: str
-    #: the socket of a driver that waits for a slot; "": there is none
+    #: The socket of a driver that waits for a slot; "" if there is none.
     driver: str = ""
     driver_pid: int = 0
 
     def settings(self) -> dict[str, str]:
-        """The configuration that a deployment gets in addition."""
+        """The configuration that is added to a deployment."""
         return {
             "spark.server.port": str(self.port),
             "spark.server.ui": f"http://127.0.0.1:{self.ui_port}",
@@ -63,8 +63,8 @@ class SparkAddress:
 
 
 class SparkServer:
-    """``cores``: local[n]; ``memory``: the Java heap, as Java writes it; ``idle_s``: it ends after being
-    unused for this long (0: never)."""
+    """The server. ``cores``: n of local[n]. ``memory``: the Java heap, in Java's notation. ``idle_s``:
+    seconds without use after which the server ends (0: never)."""
 
     def __init__(
         self, spawner: SystemSpawner, folder: Path, *, cores: int, memory: str, idle_s: float
@@ -77,20 +77,21 @@ class SparkServer:
         self._starting = asyncio.Lock()
         self._users = 0
         self._unused_since_s = 0.0
-        #: (pid, socket) of a driver that is ready for the next job
+        #: (pid, socket) of a driver that is ready for the next job.
         self._spare: tuple[int, str] | None = None
         self._spares = itertools.count(1)
-        #: all drivers that live, until they end
+        #: The process ids of all drivers that run.
         self._drivers: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._readying = False
 
     @property
     def pid(self) -> int | None:
+        """The process id of the server, or None."""
         return None if self._address is None else self._address.pid
 
     def rss_bytes(self) -> int:
-        """Resident memory of the server; 0 if there is none."""
+        """The resident memory of the server in bytes; 0 if there is none."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 return int(file.read().split()[1]) * _PAGE_BYTES
@@ -98,8 +99,8 @@ class SparkServer:
             return 0
 
     async def acquire(self) -> SparkAddress:
-        """The server's address, for a slot that is about to start; the server may still be starting. Give it
-        back with ``release``. ExternalError if it cannot be started."""
+        """The server's address, for a slot that is about to start; the server may still be starting. The
+        caller gives it back with ``release``. Raises ExternalError if the server cannot be started."""
         async with self._starting:
             if self._address is None:
                 self._address = await self._start()
@@ -110,10 +111,10 @@ class SparkServer:
         )
 
     def release(self, address: SparkAddress) -> None:
-        """A job is done: a driver may now be made ready for the next."""
+        """A slot no longer needs the server. A driver may now be made ready for the next slot."""
         self._users -= 1
         if address.driver and os.path.exists(address.driver):
-            # Its slot never came: no one else will take it.
+            # The slot never connected to this driver, and no other slot will.
             self._spawner.kill(address.driver_pid, signal.SIGKILL)
         self._unused_since_s = asyncio.get_running_loop().time()
         if self._address is not None and self._spare is None and not self._readying:
@@ -139,7 +140,7 @@ class SparkServer:
                 pid = await self._spawner.spawn(
                     [*argv, "--listen", str(path)], environment, stderr=log.fileno()
                 )
-        except PenstockError as err:  # the next job starts its own
+        except PenstockError as err:  # the next job starts a driver itself
             _log.warning("spark_spare_driver_failed", error=err.message)
             return
         finally:
@@ -192,7 +193,7 @@ class SparkServer:
                     await asyncio.wait({ended})
         finally:
             _close(held)
-        # Its Python workers of streams would wait for it for a quarter of an hour.
+        # The Python workers of its streams would otherwise wait for it for a quarter of an hour.
         self._spawner.kill_group(pid)
         if self._address is not None and self._address.pid == pid:
             self._address = None
@@ -203,7 +204,7 @@ class SparkServer:
         return self._address is not None and not self._users and 0 < self._idle_s < unused_s
 
     async def stop(self) -> None:
-        """Ends the server. Its scratch files are removed: nothing in them outlives a session."""
+        """Ends the server. Its scratch files are removed, because nothing in them is needed after a session."""
         address, self._address = self._address, None
         for pid in [*self._drivers, *([] if address is None else [address.pid])]:
             self._spawner.kill(pid, signal.SIGKILL)

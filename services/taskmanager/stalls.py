@@ -1,5 +1,5 @@
-"""A slot that hangs: its silence shows it, and the traceback that its watchdog wrote into its log shows
-where."""
+"""Detects a slot whose step does not end: the slot is silent, and the traceback that its watchdog writes into
+its log shows the place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.relay import Relay
     from penstock_services.taskmanager.slot import SlotProcess
 
-#: A slot reports its metrics every second, and its own traceback after 5 s of standstill.
+#: A slot that is silent for this long counts as stalled. It reports metrics every second, and writes its own traceback
+#: after 5 s without progress.
 STALLED_MS = 7_000
 #: Bytes at the end of a log in which a slot's own traceback is looked for.
 STALL_LOG_BYTES = 16_000
@@ -31,7 +32,7 @@ def blocking_frame(log: str) -> str | None:
     if not starts:
         return None
     for thread in reversed(_THREAD.split(log[starts[-1] :])):
-        # The thread that runs the slot is the one that hangs.
+        # The step runs in the thread that runs the slot.
         if "penstock/runtime/slot.py" not in thread and len(_THREAD.findall(log[starts[-1] :])) > 1:
             continue
         frames = list(_FRAME.finditer(thread))
@@ -43,9 +44,9 @@ def blocking_frame(log: str) -> str | None:
 
 
 async def look_for_stall(process: SlotProcess, relay: Relay, log: Any) -> None:
-    """A slot that reports nothing hangs in a step: tells its master and the log which slot, and where.
-    (After some seconds it writes its own traceback into its log; if that comes later than the silence is
-    noticed, the master is told again.)"""
+    """Tells the master and the log which slot is silent because its step does not end, and where. (The slot
+    writes its traceback into its log after some seconds. If that comes after the silence was noticed, the
+    master is told again.)"""
     stalled = process.silent_ms() > STALLED_MS
     if not stalled and not process.stalled:
         return

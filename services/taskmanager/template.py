@@ -29,6 +29,7 @@ _log = EventLog("penstock.taskmanager.template")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[FromTemplate] = msgspec.msgpack.Decoder(FromTemplate)
 
+#: How long a fork waits until the template is ready, and then for the template's answer.
 READY_TIMEOUT_S = 60.0
 FORK_TIMEOUT_S = 10.0
 _MAX_PACKET_BYTES = 64 * 1024
@@ -36,7 +37,7 @@ _MAX_PACKET_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class ForkedSlot:
-    """A new slot process and our ends of its two channels."""
+    """A new slot process, and this process's ends of its two channels."""
 
     pid: int
     control: socket.socket
@@ -45,14 +46,15 @@ class ForkedSlot:
 
 @dataclass(frozen=True)
 class OutputBound:
-    """The bound of a slot's output: the size of a file, and how many files are kept."""
+    """The limit of a slot's output: the size of a file in bytes, and how many files are kept."""
 
     max_bytes: int = MAX_BYTES
     max_files: int = MAX_FILES
 
 
 class Template:
-    """``run`` is a supervised child: it never returns, and raises when the process ends."""
+    """The template process. ``run`` is a supervised child: it does not return, and raises when the process
+    ends."""
 
     def __init__(
         self, spawner: SystemSpawner, argv: list[str] | None = None, *, bound: OutputBound = OutputBound()
@@ -67,6 +69,7 @@ class Template:
         self.pid: int | None = None
 
     async def run(self) -> None:
+        """Starts the template and reads its answers. Raises ExternalError when the process has ended."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         pid = None
@@ -131,8 +134,8 @@ class Template:
             return b""
 
     async def fork(self, allocation_id: str, local_dir: str, log_path: str) -> ForkedSlot:
-        """Forks a slot process. Waits until the template is ready (also after it died and is started again).
-        ExternalError if it cannot."""
+        """Forks a slot process. Waits until the template is ready, also after it ended and is being
+        restarted. Raises ExternalError if it is not ready in time or cannot fork."""
         order = ForkSlot(
             allocation_id=allocation_id,
             local_dir=local_dir,
@@ -147,7 +150,7 @@ class Template:
                     try:
                         return await self._fork(order)
                     except ConnectionError:
-                        # It has just died, which was not noticed yet.
+                        # The template has just ended, and ``run`` has not noticed it yet.
                         self._ready.clear()
         except TimeoutError:
             raise ExternalError(
@@ -156,7 +159,7 @@ class Template:
             ) from None
 
     async def _fork(self, order: ForkSlot) -> ForkedSlot:
-        """ConnectionError if the command cannot be sent."""
+        """Raises ConnectionError if the command cannot be sent."""
         sock = self._sock
         if sock is None:
             raise ExternalError("the template process ended")
@@ -189,7 +192,8 @@ class Template:
         return pid.result()
 
     async def exit_status(self, pid: int, timeout_s: float) -> int | None:
-        """Exit code of a slot (negative: signal); None if it does not come in time."""
+        """The exit code of a slot process (negative: the number of the signal); None if it is not known
+        within ``timeout_s``."""
         ended = self._exits.get(pid)
         if ended is None:
             return None
@@ -204,7 +208,7 @@ class Template:
 
 
 def describe_status(code: int | None) -> str:
-    """An exit code in words."""
+    """An exit code as text."""
     if code is None:
         return "an unknown status"
     if code >= 0:

@@ -1,6 +1,6 @@
-"""What runs in a slot, from the deployment, reports and commands that pass through its task manager. Pure.
+"""Tracks what runs in a slot: the task manager sees its deployment, its reports and its commands. Pure.
 
-A new master is told this at once, also while the slot itself is busy.
+A new master is told this at once, even while the slot itself is busy.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tracking:
                 self._highest = max(self._highest, checkpoint_id)
 
     def commanded(self, command: Any) -> None:
-        """A master's command on its way to the slot."""
+        """Records a command of a master that goes to the slot."""
         match command:
             case TriggerCheckpoint(checkpoint_id=checkpoint_id):
                 self._highest = max(self._highest, checkpoint_id)
@@ -72,6 +72,7 @@ class Tracking:
                 self._highest = max(self._highest, checkpoint_id)
 
     def report(self) -> SlotDeployment:
+        """What runs in the slot, for an offer."""
         return SlotDeployment(
             job_attempt=self._attempt,
             epoch=self._epoch,
