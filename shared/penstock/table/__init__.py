@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.table.environment import TableEnvironment
+    from penstock.table.expression import Expression
+    from penstock.table.grouping import (
+        AggregatedTable,
+        GroupedTable,
+        GroupWindowedTable,
+        OverWindowedTable,
+        WindowGroupedTable,
+    )
     from penstock.table.results import CloseableIterator, ResolvedSchema, TableResult
     from penstock.table.rows import RowKind
     from penstock.table.settings import (
@@ -21,30 +29,57 @@ if TYPE_CHECKING:
     )
     from penstock.table.table import Table
     from penstock.table.types import DataType, DataTypes
+    from penstock.table.udf import (
+        AggregateFunction,
+        AsyncScalarFunction,
+        ScalarFunction,
+        TableAggregateFunction,
+        TableFunction,
+        UserDefinedFunction,
+    )
 
 __all__ = [
+    "AggregateFunction",
+    "AggregatedTable",
+    "AsyncScalarFunction",
     "CloseableIterator",
     "DataType",
     "DataTypes",
     "EnvironmentSettings",
     "ExplainDetail",
+    "Expression",
+    "GroupWindowedTable",
+    "GroupedTable",
+    "OverWindowedTable",
     "ResolvedSchema",
     "ResultKind",
     "RowKind",
+    "ScalarFunction",
     "SqlDialect",
     "Table",
+    "TableAggregateFunction",
     "TableConfig",
     "TableEnvironment",
+    "TableFunction",
     "TableResult",
+    "UserDefinedFunction",
+    "WindowGroupedTable",
 ]
 
 _MODULES = {
     "penstock.table.environment": "TableEnvironment",
+    "penstock.table.expression": "Expression",
+    "penstock.table.grouping": (
+        "AggregatedTable GroupedTable GroupWindowedTable OverWindowedTable WindowGroupedTable"
+    ),
     "penstock.table.results": "CloseableIterator ResolvedSchema TableResult",
     "penstock.table.rows": "RowKind",
     "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
     "penstock.table.table": "Table",
     "penstock.table.types": "DataType DataTypes",
+    "penstock.table.udf": (
+        "AggregateFunction AsyncScalarFunction ScalarFunction TableAggregateFunction TableFunction UserDefinedFunction"
+    ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

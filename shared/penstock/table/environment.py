@@ -10,6 +10,7 @@ from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.sql import statements as st
 from penstock.sql.errors import Source
+from penstock.sql.functions import user_function
 from penstock.sql.parsing import parse_script
 from penstock.sql.queries import QueryBinder
 from penstock.sql.scope import Relation
@@ -19,11 +20,13 @@ from penstock.table.settings import EnvironmentSettings, ExplainDetail, TableCon
 from penstock.table.steps import CallPosition, Step, here
 from penstock.table.syntax import path_name, table_node
 from penstock.table.table import Table
+from penstock.table.udf import UserDefinedFunction
 from penstock.table.values import elements_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from penstock.sql.functions import UserFunctions
     from penstock.table.results import TableResult
 
 #: Changelogs of results hold the rows that updates replace, as Flink's do.
@@ -39,6 +42,8 @@ class TableEnvironment:
     def __init__(self, session: SqlSession) -> None:
         self._session = session
         self._names = 0
+        #: Function objects that queries call: id → (name, object), which keeps the id from being another's.
+        self._inline: dict[int, tuple[str, UserDefinedFunction]] = {}
 
     @staticmethod
     def create(environment_settings: Any = None) -> TableEnvironment:
@@ -147,17 +152,59 @@ class TableEnvironment:
             st.CreateView(path_name(view_path), position, table_or_query._step.node(), temporary=True)
         )
 
+    # -- functions -------------------------------------------------------------------------
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Make a function callable by the name ``path``, in SQL and by ``call``.
+
+        Args:
+            path: The function's name.
+            function: What ``udf``, ``udtf`` or ``udaf`` made.
+        """
+        made = function.target if isinstance(function, UserDefinedFunction) else function
+        name = path_name(path)
+        self.functions.add(
+            user_function(name, made, what=name, where=here(f"create_temporary_function({path!r})"))
+        )
+
+    create_temporary_system_function = create_temporary_function
+
+    def drop_temporary_function(self, path: str) -> bool:
+        """Forget a function; False: there was none."""
+        return self.functions.remove(path_name(path))
+
+    drop_temporary_system_function = drop_temporary_function
+
     # -- what tables call --------------------------------------------------------------------
 
     def table_of(self, step: Step) -> Table:
         """The table of a step. Its query is checked now."""
-        return Table(self, step, self.bound(step).node.schema)
+        return Table(self, step, self._bound(step).node.schema)
 
-    def bound(self, step: Step) -> Relation:
+    def _bound(self, step: Step) -> Relation:
         """The relation of a step as the catalog is now."""
         session = self._session
         binder = QueryBinder(session.catalog, session.config, Source(""), analysis=Analysis())
         return step.relation(binder)
+
+    @property
+    def functions(self) -> UserFunctions:
+        """The functions that queries may call."""
+        return self._session.catalog.functions
+
+    def inline(self, function: UserDefinedFunction) -> str:
+        """The name of a function object that a query calls. No text can write it."""
+        known = self._inline.get(id(function))
+        if known is not None:
+            return known[0]
+        name = f"*{function.name}*"
+        if any(name == taken for taken, _ in self._inline.values()):
+            name = f"*{function.name}*{len(self._inline)}"
+        self.functions.add(
+            user_function(name, function.target, what=function.name, where=here(f"a call of {function.name}"))
+        )
+        self._inline[id(function)] = (name, function)
+        return name
 
     def query_of(self, table: Table, call: str) -> st.Query:
         """The statement that selects a table's rows."""

@@ -70,6 +70,11 @@ def table_node(path: str) -> exp.Table:
     return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
+def named_table(name: str) -> exp.Table:
+    """The input ``name`` of a step."""
+    return exp.Table(this=identifier(name))
+
+
 def column(*names: str) -> exp.Expression:
     """``a`` or ``t.a``"""
     if len(names) == 1:

@@ -1,0 +1,89 @@
+"""Aggregates. Methods of ``Expression``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.table.expression_base import ExpressionBase
+
+if TYPE_CHECKING:
+    from penstock.table.expression import Expression
+
+
+class Aggregates(ExpressionBase):
+    """Aggregates."""
+
+    __slots__ = ()
+
+    @property
+    def sum(self) -> Expression:
+        """The sum over a group."""
+        return self._call("SUM")
+
+    @property
+    def min(self) -> Expression:
+        """The least value of a group."""
+        return self._call("MIN")
+
+    @property
+    def max(self) -> Expression:
+        """The greatest value of a group."""
+        return self._call("MAX")
+
+    @property
+    def count(self) -> Expression:
+        """How many values of a group are not NULL."""
+        return self._call("COUNT")
+
+    @property
+    def avg(self) -> Expression:
+        """The mean over a group."""
+        return self._call("AVG")
+
+    @property
+    def first_value(self) -> Expression:
+        """The first value of a group."""
+        return self._call("FIRST_VALUE")
+
+    @property
+    def last_value(self) -> Expression:
+        """The last value of a group."""
+        return self._call("LAST_VALUE")
+
+    def list_agg(self, separator: Any = None) -> Expression:
+        """The texts of a group as one, ``separator`` (a comma) between."""
+        return self._call("LISTAGG", separator)
+
+    @property
+    def stddev_pop(self) -> Expression:
+        """The population's standard deviation."""
+        return self._call("STDDEV_POP")
+
+    @property
+    def stddev_samp(self) -> Expression:
+        """The sample's standard deviation."""
+        return self._call("STDDEV_SAMP")
+
+    @property
+    def var_pop(self) -> Expression:
+        """The population's variance."""
+        return self._call("VAR_POP")
+
+    @property
+    def var_samp(self) -> Expression:
+        """The sample's variance."""
+        return self._call("VAR_SAMP")
+
+    @property
+    def collect(self) -> Expression:
+        """The values of a group, a MULTISET."""
+        return self._call("COLLECT")
+
+    @property
+    def array_agg(self) -> Expression:
+        """The values of a group, an ARRAY."""
+        return self._call("ARRAY_AGG")
+
+    def percentile(self, percentage: Any, frequency: Any = None) -> Expression:
+        """The value below which the part ``percentage`` (0 to 1) of a group lies."""
+        return self._call("PERCENTILE", percentage, frequency)

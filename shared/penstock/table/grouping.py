@@ -1,0 +1,203 @@
+"""Tables between ``group_by`` or ``window`` and ``select``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import SpecError
+from penstock.table.selecting import expression, refuse_rows
+from penstock.table.syntax import column
+from penstock.table.udf import UserDefinedFunction
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from penstock.table.expression import Expression
+    from penstock.table.table import Table
+    from penstock.table.windows import GroupWindow, OverWindow
+
+#: The column of an aggregate that gives a ROW, before its fields are columns.
+RECORD = "$record"
+
+
+class GroupedTable:
+    """A table whose rows are grouped: ``select`` or ``aggregate`` follows. ``table`` gives the rows."""
+
+    def __init__(self, table: Table, keys: tuple[Expression, ...], window: GroupWindow | None = None) -> None:
+        self._window = window
+        self._table, self._keys = _with_named_keys(table, keys)
+
+    def select(self, *fields: Expression) -> Table:
+        """A row for each group: keys, aggregates, and times of the window."""
+        return self._selected(fields, "select")
+
+    def _selected(self, fields: tuple[Any, ...], what: str) -> Table:
+        selecting = self._table._selecting(self._window)
+        items = selecting.named(selecting.items(fields, what))
+        keys = [selecting.node(key) for key in self._keys]
+        if self._window is not None:
+            keys.append(self._window.call())
+        group = {"group": exp.Group(expressions=keys)} if keys else {}
+        return self._table._queried(what, exp.Select(expressions=items, **group))
+
+    def aggregate(self, func: Any) -> AggregatedTable:
+        """One aggregate function, whose ROW becomes columns: ``select`` follows.
+
+        ``func``: what ``udaf`` made, over whole rows, or a call of it.
+        """
+        return AggregatedTable(self, func)
+
+    def flat_aggregate(self, func: Any) -> NoReturn:
+        """Not there.
+
+        Raises:
+            UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
+        """
+        refuse_rows(func)
+        raise AssertionError
+
+
+class AggregatedTable:
+    """A grouped table with an aggregate function: ``select`` follows. ``grouped`` has the groups."""
+
+    def __init__(self, grouped: GroupedTable, func: Any) -> None:
+        self._grouped = grouped
+        self._func = func
+
+    def select(self, *fields: Expression) -> Table:
+        """A row for each group: its keys and the columns of the aggregate."""
+        from penstock.table.expressions import col
+
+        grouped, window = self._grouped, self._grouped._window
+        call, names = over_rows(grouped._table, self._func)
+        keys = list(grouped._keys)
+        made: list[Any] = [*keys, call.alias(RECORD)]
+        if window is not None:
+            w = col(window.name)
+            made += [
+                w.start.alias(f"{window.name}$start"),
+                w.end.alias(f"{window.name}$end"),
+                w.rowtime.alias(f"{window.name}$rowtime"),
+            ]
+        inner = grouped._selected(tuple(made), "aggregate")
+        unpacked = unpack(inner, names)
+        if window is None:
+            return unpacked.select(*fields)
+        return unpacked.select(*(_from_columns(field, window.name) for field in fields))
+
+
+def _from_columns(field: Any, window: str) -> Any:
+    """The times of a window as columns that an inner query has."""
+    from penstock.table.expression import Expression
+    from penstock.table.marks import WindowTime
+
+    def placed(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, WindowTime) and isinstance(node.this, exp.Column) and node.this.name == window:
+            return column(f"{window}${str(node.args['kind']).lower()}")
+        return node
+
+    given = expression(field, "select")
+    return Expression(given._node.copy().transform(placed, copy=False), given._names)
+
+
+def over_rows(table: Table, func: Any) -> tuple[Expression, tuple[str, ...]]:
+    """The call of ``func``, with a whole row where it has no arguments yet; the names of its columns."""
+    from penstock.table.expression import Expression
+    from penstock.table.expressions import col, row
+    from penstock.table.types import DataType
+
+    names: tuple[str, ...] = ()
+    if isinstance(func, Expression):
+        names = func._names
+        inner = func._node.meta.get("function")
+        if not func._node.meta.get("rows") or inner is None:
+            return Expression(func._node), names
+        func = inner
+    if not isinstance(func, UserDefinedFunction):
+        raise SpecError(
+            "not a function", expected="what udf, udtf or udaf made, or a call of it", got=repr(func)
+        )
+    fields = t.RowType(tuple(table._schema.fields))
+    return func.over_rows()(row(*(col(f.name) for f in fields.fields)).cast(DataType(fields))), names
+
+
+def unpack(table: Table, names: tuple[str, ...]) -> Table:
+    """The fields of the column RECORD as columns in its place."""
+    from penstock.table.expressions import col
+
+    index = table._schema.names.index(RECORD)
+    type_ = table._schema.types[index]
+    others = [col(name) for name in table._schema.names]
+    if not isinstance(type_, t.RowType):
+        others[index] = others[index].alias(names[0] if names else "f0")
+        return table.select(*others)
+    record = col(RECORD)
+    given = names or tuple(f.name for f in type_.fields)
+    if len(given) != len(type_.fields):
+        raise SpecError(
+            "names of a function's columns", expected=f"{len(type_.fields)} names", got=", ".join(names)
+        )
+    fields = [record.get(f.name).alias(name) for f, name in zip(type_.fields, given, strict=True)]
+    return table.select(*others[:index], *fields, *others[index + 1 :])
+
+
+def _with_named_keys(table: Table, keys: tuple[Expression, ...]) -> tuple[Table, tuple[Expression, ...]]:
+    """Keys with a name of their own become columns first, so that ``select`` finds them."""
+    from penstock.table.expressions import col
+
+    named = [key for key in keys if expression(key, "group_by")._names]
+    if not named:
+        return table, keys
+    added = table.add_columns(*named)
+    return added, tuple(col(key._names[0]) if key._names else key for key in keys)
+
+
+class GroupWindowedTable:
+    """A table with a group window: ``group_by`` follows. ``table`` gives the rows."""
+
+    def __init__(self, table: Table, window: GroupWindow) -> None:
+        self._table = table
+        self._window = window
+
+    def group_by(self, *fields: Expression) -> WindowGroupedTable:
+        """Group by the window, ``col('w')``, and other columns."""
+        name = self._window.name
+        keys = tuple(
+            f for f in fields
+            if not (isinstance(expression(f, "group_by")._node, exp.Column) and f._node.name == name)
+        )  # fmt: skip
+        if len(keys) == len(fields):
+            raise SpecError(
+                "group_by behind window(…) without the window",
+                expected=f"col({name!r}) among the columns",
+                got=", ".join(map(str, fields)) or "nothing",
+            )
+        return WindowGroupedTable(self._table, keys, self._window)
+
+
+class WindowGroupedTable(GroupedTable):
+    """A table whose rows are grouped by a window: ``select`` or ``aggregate`` follows."""
+
+
+class OverWindowedTable:
+    """A table with OVER windows: ``select`` follows. ``table`` gives the rows."""
+
+    def __init__(self, table: Table, windows: tuple[OverWindow, ...]) -> None:
+        self._table = table
+        self._windows = windows
+
+    def select(self, *fields: Expression) -> Table:
+        """A row for each row, with aggregates over its windows: ``col('a').sum.over(col('w'))``."""
+        selecting = self._table._selecting()
+        items = selecting.named(selecting.items(fields, "select"))
+        used = {
+            window.args["alias"].name
+            for item in items
+            for window in item.find_all(exp.Window)
+            if window.args.get("alias")
+        }
+        windows = [window.node() for window in self._windows if window.name in used]
+        return self._table._queried("select", exp.Select(expressions=items, windows=windows))

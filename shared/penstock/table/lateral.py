@@ -1,0 +1,86 @@
+"""Joins with the rows of a table function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import SpecError
+from penstock.sql.syntax import TableFunction
+from penstock.table.selecting import Selecting, expression
+from penstock.table.steps import here
+from penstock.table.syntax import identifier
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from penstock.table.expression import Expression
+    from penstock.table.table import Table
+
+#: The name of the function's rows beside the table's.
+ROWS = "$rows"
+
+
+def lateral_join(
+    table: Table,
+    call: str,
+    function_call: Any,
+    predicate: Expression | None,
+    *,
+    left: bool,
+    apart: bool = False,
+) -> Table:
+    """``table`` joined with a table function's rows.
+
+    Args:
+        table: The rows.
+        call: The method, for errors.
+        function_call: The function's call, perhaps with names for its columns.
+        predicate: A condition on both.
+        left: Rows without any of the function are kept.
+        apart: The function's columns may have names that the table has: they get other ones.
+    """
+    given = expression(function_call, call)
+    node = table._selecting().node(given)
+    if not isinstance(node, exp.Anonymous):
+        raise SpecError(
+            f"{call} takes the call of a table function",
+            expected="split(col('a')).alias('b'), or call('name', …)",
+            got=str(given),
+            where=here(f"{call}()"),
+        )
+    name = str(node.this)
+    names = list(given._names) or _result_names(table, name)
+    both = [n for n in names if n in table._schema.names]
+    if both and not apart:
+        raise SpecError(
+            f"{call}: the table has a column '{both[0]}' already",
+            expected="other names for the function's columns",
+            got=", ".join(names),
+            where=here(f"{call}()"),
+            remedy="split(col('a')).alias('x', 'y') names them",
+        )
+    columns = {"columns": [identifier(n) for n in names]} if names and not apart else {}
+    if apart and given._names:
+        columns = {"columns": [identifier(n) for n in names]}
+    function = TableFunction(
+        name=name, expressions=node.expressions, alias=exp.TableAlias(this=identifier(ROWS), **columns)
+    )
+    args: dict[str, Any] = {"side": "LEFT"} if left else {}
+    if predicate is not None:
+        fields = (*table._schema.fields, *(t.Field(n, t.NullType()) for n in names))
+        env = table._env
+        selecting = Selecting(t.Schema(fields), env.functions, env.inline, table._type_of)
+        args["on"] = selecting.node(expression(predicate, call))
+    elif left:
+        args["on"] = exp.Boolean(this=True)
+    else:
+        args["kind"] = "CROSS"
+    return table._queried(call, exp.Select(expressions=[exp.Star()], joins=[exp.Join(this=function, **args)]))
+
+
+def _result_names(table: Table, name: str) -> list[str]:
+    user = table._env.functions.table(name)
+    if user is None or not isinstance(user.result, t.RowType):
+        return []
+    return [f.name for f in user.result.fields]

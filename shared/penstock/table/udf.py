@@ -1,0 +1,379 @@
+"""Functions of a program in queries: ``udf``, ``udtf``, ``udaf`` with PyFlink's arguments.
+
+What they make is called with expressions, in ``select`` and the like, or registered by a name for SQL.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import user_functions as api
+from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
+from penstock.columnar.python_values import make_row
+from penstock.errors import SpecError, UnsupportedError
+from penstock.sql.functions import MARK
+from penstock.table.expression import Expression
+from penstock.table.expression_base import node_of
+from penstock.table.syntax import call
+from penstock.table.types import logical_type
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+__all__ = [
+    "AggregateFunction",
+    "AsyncScalarFunction",
+    "ScalarFunction",
+    "TableAggregateFunction",
+    "TableFunction",
+    "UserDefinedFunction",
+    "udaf",
+    "udf",
+    "udtaf",
+    "udtf",
+]
+
+#: In the meta of a call's node: the function object, until the table's environment gives it a name.
+MARKED = "function"
+
+
+class AsyncScalarFunction(ScalarFunction):
+    """Derive an asynchronous scalar function from it: ``async def eval(*args)`` gives the value."""
+
+    async def eval(self, *args: Any) -> Any:
+        """The value for one row; many rows are awaited at a time. ``args``: the arguments, None for NULL."""
+        raise NotImplementedError
+
+
+class TableAggregateFunction:
+    """An aggregate function that gives several rows. ``flat_aggregate`` refuses it by name."""
+
+
+class UserDefinedFunction:
+    """A function of a program as queries call it.
+
+    Programs get it from ``udf``, ``udtf`` or ``udaf``; ``target`` is what they have marked.
+    """
+
+    def __init__(self, target: Any, kind: str, name: str | None) -> None:
+        self.target = target
+        self.kind = kind
+        self.penstock_function = getattr(target, MARK)
+        self.name = name or str(getattr(target, "__name__", type(target).__name__))
+        self._over_rows: UserDefinedFunction | None = None
+        functools.update_wrapper(self, target, updated=())
+
+    def __call__(self, *args: Any) -> Expression:
+        """The call with these arguments, as an expression: columns, other expressions or Python values."""
+        node = call(self.name, [node_of(arg) for arg in args])
+        node.meta[MARKED] = self
+        return Expression(node)
+
+    def alias(self, *alias_names: str) -> Expression:
+        """The function over whole rows, its columns named: ``table.aggregate(mean.alias('a', 'b'))``."""
+        made = self()
+        made._node.meta["rows"] = True
+        return made.alias(*alias_names)
+
+    def over_rows(self) -> UserDefinedFunction:
+        """The function of one argument, a row with its columns' names.
+
+        Raises:
+            UnsupportedError: The function takes batches.
+        """
+        if self.penstock_function["per"] == "batch":
+            raise UnsupportedError(
+                f"'{self.name}' over whole rows: a function of batches",
+                expected="a function of records, or one that is called with columns",
+                got="per='batch' or func_type='pandas'",
+                remedy=f"call it with columns: {self.name}(col('a'), col('b'))",
+            )
+        if self._over_rows is None:
+            wrapped = _OverRows(self.target)
+            target = _AsyncOverRows(self.target) if self.penstock_function["asynchronous"] else wrapped
+            setattr(target, MARK, self.penstock_function)
+            self._over_rows = UserDefinedFunction(target, self.kind, self.name)
+        return self._over_rows
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UserDefinedFunction:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.target,)  # a slot needs the function alone
+
+
+def _itself(target: Any) -> Any:
+    return target
+
+
+def _types(declared: Any) -> Any:
+    if declared is None:
+        return None
+    if isinstance(declared, (list, tuple)):
+        return [logical_type(x) for x in declared]
+    return logical_type(declared)
+
+
+def _inputs(declared: Any) -> Any:
+    types = _types(declared)
+    return types if types is None or isinstance(types, list) else [types]
+
+
+def _marked(target: Any) -> Any:
+    """What a mark can be put on: a bound method or an object without attributes gets a wrapper."""
+    if hasattr(target, "eval") or hasattr(target, "accumulate") or inspect.isfunction(target):
+        return target
+    if not callable(target):
+        return target
+    if inspect.iscoroutinefunction(target):
+
+        async def awaited(*args: Any) -> Any:
+            return await target(*args)
+
+        return functools.update_wrapper(awaited, target) if hasattr(target, "__name__") else awaited
+
+    def called(*args: Any) -> Any:
+        return target(*args)
+
+    return functools.update_wrapper(called, target) if hasattr(target, "__name__") else called
+
+
+def _row(value: Any) -> Any:
+    """A ROW as functions of streams see it: a named tuple."""
+    return make_row(tuple(value), value.values()) if isinstance(value, dict) else value
+
+
+class _OverRows:
+    """A function of any kind that is called with a row."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+    def eval(self, record: Any) -> Any:
+        return getattr(self._function, "eval", self._function)(_row(record))
+
+    def accumulate(self, accumulator: Any, record: Any) -> Any:
+        return self._function.accumulate(accumulator, _row(record))
+
+    def retract(self, accumulator: Any, record: Any) -> Any:
+        return self._function.retract(accumulator, _row(record))
+
+
+class _AsyncOverRows(_OverRows):
+    async def eval(self, record: Any) -> Any:
+        return await getattr(self._function, "eval", self._function)(_row(record))
+
+
+class _PandasScalar(ScalarFunction):
+    """A function of pandas Series, called with Arrow arrays."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def open(self, context: Any) -> None:
+        if hasattr(self._function, "open"):
+            self._function.open(context)
+
+    def eval(self, *arrays: Any) -> Any:
+        import pyarrow as pa
+
+        called = getattr(self._function, "eval", self._function)
+        return pa.Array.from_pandas(called(*(array.to_pandas() for array in arrays)))
+
+
+class _PandasAggregate(AggregateFunction):
+    """A function of the pandas Series of a whole group."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def create_accumulator(self) -> Any:
+        return []
+
+    def accumulate(self, accumulator: Any, *arrays: Any) -> None:
+        accumulator.append([array.to_pandas() for array in arrays])
+
+    def merge(self, accumulator: Any, accumulators: Any) -> None:
+        for other in accumulators:
+            accumulator.extend(other)
+
+    def get_value(self, accumulator: Any) -> Any:
+        if not accumulator:
+            return None  # before the first row of a group
+        import pandas as pd
+
+        found = self._function(
+            *(pd.concat(parts, ignore_index=True) for parts in zip(*accumulator, strict=True))
+        )
+        return found.item() if hasattr(found, "item") else found
+
+
+def _per(func_type: str | None, per: str) -> tuple[str, bool]:
+    if func_type not in (None, "general", "pandas"):
+        raise SpecError("unknown func_type", expected="'general' or 'pandas'", got=repr(func_type))
+    return ("batch", True) if func_type == "pandas" else (per, False)
+
+
+def udf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+    udf_type: str | None = None,
+    *,
+    per: str = "record",
+) -> Any:
+    """Declare a scalar function.
+
+    Args:
+        f: A callable, or a ``ScalarFunction`` class or object. None: ``udf`` is used as a decorator with arguments.
+        input_types: Types of the arguments. None: it takes what it is called with.
+        result_type: Type of the value. None: the annotation.
+        deterministic: None or True.
+        name: Its name in plans; None: that of ``f``.
+        func_type: ``general``, or ``pandas``: ``f`` takes and gives Series of a batch.
+        udf_type: ``func_type`` by its old name.
+        per: ``record``, or ``batch``: ``f`` takes and gives Arrow arrays.
+
+    Raises:
+        SpecError: The result's type is not declared, or ``f`` is no function.
+        UnsupportedError: ``deterministic`` is False.
+    """
+    if f is None:
+        return functools.partial(
+            udf, input_types=input_types, result_type=result_type, deterministic=deterministic, name=name,
+            func_type=func_type, udf_type=udf_type, per=per,
+        )  # fmt: skip
+    if isinstance(f, UserDefinedFunction):
+        return f
+    per, pandas = _per(udf_type or func_type, per)
+    readable = name or getattr(f, "__name__", type(f).__name__)
+    target = _marked(f() if inspect.isclass(f) else f)
+    if pandas:
+        target = _PandasScalar(target)
+    options: Any = {
+        "per": per,
+        "deterministic": deterministic is not False,
+        "input_types": _inputs(input_types),
+    }
+    made = api.udf(target, result_type=_types(result_type), **options)
+    return UserDefinedFunction(made, "scalar", readable)
+
+
+def udtf(
+    f: Any = None,
+    input_types: Any = None,
+    result_types: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    *,
+    per: str = "record",
+) -> Any:
+    """Declare a table function: any number of rows for one.
+
+    Args:
+        f: A callable, or a ``TableFunction`` class or object. None: ``udtf`` is used as a decorator with arguments.
+        input_types: As in ``udf``.
+        result_types: Types of the columns: a list, one type, or a ROW whose fields name them.
+        deterministic: As in ``udf``.
+        name: As in ``udf``.
+        per: As in ``penstock.api.udtf``.
+
+    Raises:
+        SpecError: As in ``udf``.
+        UnsupportedError: As in ``udf``.
+    """
+    if f is None:
+        return functools.partial(
+            udtf, input_types=input_types, result_types=result_types, deterministic=deterministic, name=name, per=per
+        )  # fmt: skip
+    if isinstance(f, UserDefinedFunction):
+        return f
+    readable = name or getattr(f, "__name__", type(f).__name__)
+    options: Any = {
+        "per": per,
+        "deterministic": deterministic is not False,
+        "input_types": _inputs(input_types),
+    }
+    target = _marked(f() if inspect.isclass(f) else f)
+    made = api.udtf(target, result_types=_types(result_types), **options)
+    return UserDefinedFunction(made, "table", readable)
+
+
+def udaf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    accumulator_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+    udf_type: str | None = None,
+    *,
+    per: str = "record",
+) -> Any:
+    """Declare an aggregate function.
+
+    Args:
+        f: An ``AggregateFunction`` class or object; with ``func_type='pandas'`` a function of Series. None: ``udaf``
+            is used as a decorator with arguments.
+        input_types: As in ``udf``.
+        result_type: As in ``udf``. None: what ``get_result_type()`` says.
+        accumulator_type: Not used: an accumulator is any object that pickles.
+        deterministic: As in ``udf``.
+        name: As in ``udf``.
+        func_type: ``general``, or ``pandas``: ``f`` takes the Series of a whole group and gives one value.
+        udf_type: ``func_type`` by its old name.
+        per: ``record``, or ``batch``: ``accumulate`` gets Arrow arrays.
+
+    Raises:
+        SpecError: As in ``udf``.
+        UnsupportedError: As in ``udf``, and for an async function.
+    """
+    if f is None:
+        return functools.partial(
+            udaf, input_types=input_types, result_type=result_type, accumulator_type=accumulator_type,
+            deterministic=deterministic, name=name, func_type=func_type, udf_type=udf_type, per=per,
+        )  # fmt: skip
+    if isinstance(f, UserDefinedFunction):
+        return f
+    if isinstance(f, TableAggregateFunction):
+        return udtaf(f)
+    per, pandas = _per(udf_type or func_type, per)
+    readable = name or getattr(f, "__name__", type(f).__name__)
+    target = f() if inspect.isclass(f) else f
+    if pandas:
+        target = _PandasAggregate(getattr(target, "eval", target))
+    if result_type is None and hasattr(target, "get_result_type"):
+        result_type = target.get_result_type()
+    options: Any = {
+        "per": per,
+        "deterministic": deterministic is not False,
+        "input_types": _inputs(input_types),
+    }
+    made = api.udaf(target, result_type=_types(result_type), **options)
+    return UserDefinedFunction(made, "aggregate", readable)
+
+
+def udtaf(f: Any = None, *_: Any, **__: Any) -> NoReturn:
+    """Declare a table aggregate function.
+
+    Raises:
+        UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
+    """
+    raise UnsupportedError(
+        "udtaf: a table aggregate function",
+        expected="udaf, which gives one row of a group",
+        got=repr(f),
+        remedy="ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first n of a group, or an udaf that gives an "
+        "ARRAY and UNNEST of it",
+    )

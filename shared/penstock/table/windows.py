@@ -1,0 +1,193 @@
+"""Group windows ``Tumble``, ``Slide``, ``Session``, and ``Over`` windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import SpecError, UnsupportedError
+from penstock.table.expression_base import node_of
+from penstock.table.marks import Bound, RowCount
+from penstock.table.syntax import call, identifier
+
+if TYPE_CHECKING:
+    from penstock.table.expression import Expression
+
+
+def window_name(alias: Any) -> str:
+    """The name that a program gives a window: a text, or a column."""
+    if isinstance(alias, str):
+        return alias
+    node = node_of(alias)
+    if isinstance(node, exp.Column):
+        return node.name
+    raise SpecError("not a window's name", expected="'w' or col('w')", got=str(alias))
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """A named group window. ``function``: TUMBLE, HOP or SESSION; ``time``: the time column; ``spans``: its intervals
+    in the function's order."""
+
+    function: str
+    spans: tuple[exp.Expression, ...]
+    time: exp.Expression
+    name: str
+
+    def call(self, suffix: str = "") -> exp.Expression:
+        """``TUMBLE(time, …)``, or with a suffix its START, END, ROWTIME or PROCTIME."""
+        arguments = [self.time.copy(), *(span.copy() for span in self.spans)]
+        return call(f"{self.function}_{suffix}" if suffix else self.function, arguments)
+
+
+@dataclass(frozen=True)
+class _OnTime:
+    function: str
+    spans: tuple[exp.Expression, ...]
+    time: exp.Expression
+
+    def alias(self, alias: Any) -> GroupWindow:
+        """Name the window: ``group_by(col('w'), …)``, ``col('w').start``."""
+        return GroupWindow(self.function, self.spans, self.time, window_name(alias))
+
+
+@dataclass(frozen=True)
+class _Sized:
+    function: str
+    spans: tuple[exp.Expression, ...]
+
+    def on(self, time_field: Expression) -> _OnTime:
+        """Window by the time column ``time_field``."""
+        return _OnTime(self.function, self.spans, node_of(time_field))
+
+
+def _span(value: Any, what: str) -> exp.Expression:
+    node = node_of(value)
+    if isinstance(node, RowCount):
+        raise UnsupportedError(
+            f"{what} of {node.this} rows: a window by a number of rows",
+            expected="an interval, such as lit(10).minutes",
+            got=f"row_interval({node.this})",
+            remedy="count_window of a keyed DataStream, or an OVER window with preceding(row_interval(n))",
+        )
+    return node
+
+
+class Tumble:
+    """Windows of a fixed size, one behind the other."""
+
+    @classmethod
+    def over(cls, size: Expression) -> _Sized:
+        """Windows of ``size``: ``lit(10).minutes``."""
+        return _Sized("TUMBLE", (_span(size, "Tumble.over"),))
+
+
+class Session:
+    """Windows that end when nothing came for a while."""
+
+    @classmethod
+    def with_gap(cls, gap: Expression) -> _Sized:
+        """Windows that end ``gap`` behind their last row."""
+        return _Sized("SESSION", (_span(gap, "Session.with_gap"),))
+
+
+@dataclass(frozen=True)
+class _Sliding:
+    size: exp.Expression
+
+    def every(self, slide: Expression) -> _Sized:
+        """A new window begins every ``slide``."""
+        return _Sized("HOP", (_span(slide, "every"), self.size))
+
+
+class Slide:
+    """Windows of a fixed size that begin at regular times and overlap."""
+
+    @classmethod
+    def over(cls, size: Expression) -> _Sliding:
+        """Windows of ``size``."""
+        return _Sliding(_span(size, "Slide.over"))
+
+
+@dataclass(frozen=True)
+class OverWindow:
+    """A named OVER window: ``name``, its PARTITION BY, ORDER BY and frame."""
+
+    name: str
+    partition: tuple[exp.Expression, ...]
+    order: exp.Expression
+    before: exp.Expression | None = None
+    behind: exp.Expression | None = None
+
+    def node(self) -> exp.Window:
+        """The definition in a WINDOW clause."""
+        order = self.order
+        if not isinstance(order, exp.Ordered):
+            order = exp.Ordered(this=order.copy(), nulls_first=True)
+        args: dict[str, Any] = {}
+        if self.partition:
+            args["partition_by"] = [p.copy() for p in self.partition]
+        if self.before is not None:
+            args["spec"] = self._frame(self.before)
+        return exp.Window(this=identifier(self.name), order=exp.Order(expressions=[order.copy()]), **args)
+
+    def _frame(self, before: exp.Expression) -> exp.WindowSpec:
+        kind = "ROWS" if isinstance(before, RowCount) or before.args.get("kind") == "ROWS" else "RANGE"
+        args: dict[str, Any] = {"kind": kind, "start": _edge(before), "start_side": "PRECEDING"}
+        if args["start"] == "CURRENT ROW":
+            del args["start_side"]
+        behind = self.behind
+        args["end"] = "CURRENT ROW" if behind is None else _edge(behind)
+        if args["end"] != "CURRENT ROW":
+            args["end_side"] = "FOLLOWING"
+        return exp.WindowSpec(**args)
+
+
+def _edge(bound: exp.Expression) -> Any:
+    if isinstance(bound, Bound):
+        return str(bound.this)
+    if isinstance(bound, RowCount):
+        return exp.Literal.number(str(bound.this))
+    return bound.copy()
+
+
+@dataclass(frozen=True)
+class _Framed:
+    window: OverWindow
+
+    def alias(self, alias: Any) -> OverWindow:
+        """Name the window: ``col('a').sum.over(col('w'))``."""
+        return replace(self.window, name=window_name(alias))
+
+    def preceding(self, preceding: Expression) -> _Framed:
+        """The frame begins so many rows or so long before: ``row_interval(2)``, ``lit(1).hours``, ``UNBOUNDED_RANGE``."""
+        return _Framed(replace(self.window, before=node_of(preceding)))
+
+    def following(self, following: Expression) -> _Framed:
+        """The frame ends so many rows or so long behind; unless told, with the row itself."""
+        return _Framed(replace(self.window, behind=node_of(following)))
+
+
+@dataclass(frozen=True)
+class _Partitioned:
+    partition: tuple[exp.Expression, ...]
+
+    def order_by(self, order_by: Expression) -> _Framed:
+        """Rows of a partition in the order of a time column."""
+        return _Framed(OverWindow("", self.partition, node_of(order_by)))
+
+
+class Over:
+    """Windows around every row."""
+
+    @classmethod
+    def order_by(cls, order_by: Expression) -> _Framed:
+        """All rows in the order of a time column."""
+        return _Partitioned(()).order_by(order_by)
+
+    @classmethod
+    def partition_by(cls, *partition_by: Expression) -> _Partitioned:
+        """Rows of the same values."""
+        return _Partitioned(tuple(node_of(p) for p in partition_by))
