@@ -166,6 +166,5 @@ def test_printed_final_rows_are_as_wide_as_they_are(capsys: pytest.CaptureFixtur
 def test_rows_know_their_kind(env: TableEnvironment) -> None:
     row = env.from_elements([(1,)], ["a"]).execute().collect().next()
     assert row.get_row_kind() is RowKind.INSERT
-    row.set_row_kind(RowKind.DELETE)
-    assert row.get_row_kind() is RowKind.DELETE
+    assert row.with_kind(RowKind.DELETE).get_row_kind() is RowKind.DELETE
     assert row.as_dict() == {"a": 1}

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.api.results import CloseableIterator
     from penstock.table.environment import TableEnvironment
     from penstock.table.expression import Expression
     from penstock.table.grouping import (
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
         OverWindowedTable,
         WindowGroupedTable,
     )
-    from penstock.table.results import CloseableIterator, ResolvedSchema, TableResult
-    from penstock.table.rows import RowKind
+    from penstock.table.results import ResolvedSchema, TableResult
+    from penstock.table.rows import Row, RowKind
     from penstock.table.settings import (
         EnvironmentSettings,
         ExplainDetail,
@@ -53,6 +54,7 @@ __all__ = [
     "OverWindowedTable",
     "ResolvedSchema",
     "ResultKind",
+    "Row",
     "RowKind",
     "ScalarFunction",
     "SqlDialect",
@@ -67,13 +69,14 @@ __all__ = [
 ]
 
 _MODULES = {
+    "penstock.api.results": "CloseableIterator",
     "penstock.table.environment": "TableEnvironment",
     "penstock.table.expression": "Expression",
     "penstock.table.grouping": (
         "AggregatedTable GroupedTable GroupWindowedTable OverWindowedTable WindowGroupedTable"
     ),
-    "penstock.table.results": "CloseableIterator ResolvedSchema TableResult",
-    "penstock.table.rows": "RowKind",
+    "penstock.table.results": "ResolvedSchema TableResult",
+    "penstock.table.rows": "Row RowKind",
     "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
     "penstock.table.table": "Table",
     "penstock.table.types": "DataType DataTypes",

@@ -212,9 +212,7 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression:
         """Whether the value is one of these, or a row of a table of one column."""
-        from penstock.table.table import Table
-
-        if isinstance(first_element_or_table, Table):
+        if not isinstance(first_element_or_table, Expression) and hasattr(first_element_or_table, "as_query"):
             if remaining_elements:
                 raise SpecError("in_ of a table and values", expected="a table, or values", got="both")
             return self._made(

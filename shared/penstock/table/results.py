@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.client import TERMINAL
+from penstock.api.results import CloseableIterator
 from penstock.config import LOCAL_TIME_ZONE
 from penstock.errors import ExternalError, UnsupportedError
 from penstock.table.printing import table_lines
@@ -19,50 +20,11 @@ from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from penstock.api.execution import JobClient
     from penstock.types import Batch
 
 _POLL_S = 0.1
-
-
-class CloseableIterator:
-    """The rows of a result. Closing it before its end cancels the job.
-
-    Programs get it from ``TableResult.collect``; ``rows`` are the rows.
-    """
-
-    def __init__(self, rows: Iterator[Any]) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> CloseableIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._rows)
-
-    def next(self) -> Any:
-        """The next row.
-
-        Raises:
-            StopIteration: There is none any more.
-        """
-        return next(self._rows)
-
-    def close(self) -> None:
-        """Take no more rows; a job that still runs is cancelled."""
-        close = getattr(self._rows, "close", None)
-        if close is not None:
-            close()
-
-    def __enter__(self) -> CloseableIterator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class ResolvedSchema:
@@ -207,10 +169,15 @@ class TableResult:
     def collect(self) -> CloseableIterator:
         """The rows as they come, each with its ``get_row_kind()``: ``+I``, ``-U``, ``+U`` or ``-D``."""
         if self._batches is None:
-            return CloseableIterator(iter(self._given))
-        return CloseableIterator(self._rows(self._batches))
+            return CloseableIterator((row for row in self._given), _nothing)
+        return CloseableIterator(self._rows(self._batches), self._cancelled)
 
-    def _rows(self, batches: Generator[Batch]) -> Iterator[Any]:
+    def _cancelled(self) -> None:
+        """The rows were asked for, and none was taken."""
+        if self._client is not None and self._client.get_job_status() not in TERMINAL:
+            self._client.cancel()
+
+    def _rows(self, batches: Generator[Batch]) -> Generator[Any]:
         with closing(batches):
             first, self._first = self._first, []
             for batch in chain(first, batches):
@@ -232,3 +199,7 @@ class TableResult:
             for line in table_lines(self._schema, rows, changelog=self._changelog, zone=zone):
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
+
+
+def _nothing() -> None:
+    """There is no job to cancel."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api import user_functions as api
 from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
-from penstock.columnar.python_values import make_row
+from penstock.columnar.rows import make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.sql.functions import MARK
 from penstock.table.expression import Expression
