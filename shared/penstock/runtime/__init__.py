@@ -1,0 +1,1 @@
+"""The runtime of a slot: tasks, gates, channels, credit, barriers, the slot process and its template."""

@@ -68,7 +68,7 @@ class ChainNode:
 
     @property
     def makes_watermarks(self) -> bool:
-        """Its output's watermark comes from the operator itself, not from its inputs."""
+        """Whether the watermark of its output comes from the operator itself, not from its inputs."""
         return isinstance(self.operator, SourceDriver | WatermarkMaker)
 
 
@@ -80,7 +80,7 @@ class SourceNode(ChainNode):
 
 
 class Chain:
-    """``edges``: (operator index, tag, writer) of every output edge of the vertex."""
+    """The operators of a vertex. ``edges``: (operator index, tag, writer) of every output edge of the vertex."""
 
     def __init__(
         self,
@@ -195,11 +195,13 @@ class Chain:
     # -- time ----------------------------------------------------------------------
 
     def watermark(self, gate: int, value: int) -> Iterator[None]:
+        """Process a watermark (µs) of a gate."""
         for node, slot, _ in self.gates.get(gate, ()):
             node.valve.advance(slot, value)
             yield from self._advance(node)
 
     def status(self, gate: int, idle: bool) -> Iterator[None]:
+        """Process a change of a gate's idleness."""
         for node, slot, _ in self.gates.get(gate, ()):
             node.valve.set_idle(slot, idle)
             yield from self._advance(node)
@@ -226,6 +228,7 @@ class Chain:
                     yield from self.made_watermark(node, operator.current_watermark(), operator.idle())
 
     def next_wake_ms(self) -> int | None:
+        """The earliest processing time (ms) that an operator asked for; None if none did."""
         times = [n.wake_ms for n in self.nodes if n.wake_ms is not None and not n.ended]
         return min(times, default=None)
 
@@ -301,6 +304,7 @@ class Chain:
 
     @property
     def ended(self) -> bool:
+        """Whether all operators have ended."""
         return all(node.ended for node in self.nodes)
 
     # -- checkpoints -----------------------------------------------------------------
@@ -343,11 +347,13 @@ class Chain:
         return out
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell all operators that the checkpoint is complete."""
         for node in self.nodes:
             with _Blame(self, node):
                 node.operator.on_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell all operators that the checkpoint is aborted."""
         for node in self.nodes:
             with _Blame(self, node):
                 node.operator.on_checkpoint_aborted(checkpoint_id)

@@ -1,4 +1,4 @@
-"""One channel's queue at an input gate, and the events that gates give to their task."""
+"""The queue of one channel at an input gate, and the events that gates give to their task."""
 
 from __future__ import annotations
 
@@ -17,30 +17,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GateBatch:
+    """Rows of a gate."""
+
     gate: int
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class GateWatermark:
+    """The watermark of a gate rose to ``value`` (µs)."""
+
     gate: int
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class GateStatus:
+    """A gate became idle or active."""
+
     gate: int
     idle: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GateEnded:
+    """All channels of a gate have ended."""
+
     gate: int
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierAligned:
-    """Every live channel has delivered the barrier. ``alignment_ms``: since the first."""
+    """Every live channel has delivered the barrier. ``alignment_ms``: the time since the first delivery."""
 
     barrier: Barrier
     alignment_ms: float
@@ -63,12 +71,12 @@ class InputChannel:
         self.name = name
         self.queue: deque[tuple[Element, int]] = deque()
         self.window: ReceiveWindow | None = None
-        #: It has delivered a barrier and others have not: nothing is taken from it.
+        #: True if it has delivered a barrier that others have not: its elements wait.
         self.aligned = False
         self.ended = False
-        #: It is in the gates' list of channels with queued elements.
+        #: True if it is in the gates' list of channels with queued elements.
         self.listed = False
-        #: Its queue may be saved and given to another subtask.
+        #: True if its queue may be saved and given to another subtask.
         self.overtakable = True
 
     def push(self, element: Element, nbytes: int) -> None:
@@ -90,7 +98,7 @@ class InputChannel:
 
     @property
     def end_queued(self) -> bool:
-        """Its end has arrived, and was not taken yet."""
+        """Whether the end of the channel has arrived and is still in the queue."""
         return bool(self.queue) and isinstance(self.queue[-1][0], EndOfInput)
 
     def _popped(self, nbytes: int) -> None:

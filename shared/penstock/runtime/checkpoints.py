@@ -59,6 +59,7 @@ class RestoredVertex:
 
 
 def task_snapshot(watermarks: Mapping[str, int]) -> OperatorSnapshot:
+    """The state of a task itself: the watermark of each operator, by uid."""
     return OperatorSnapshot(unions={_WATERMARKS: [msgspec.json.encode(watermarks)]})
 
 
@@ -227,8 +228,8 @@ class SnapshotWriter:
 
 
 def _bears_delta(base: StateHandle) -> bool:
-    """Whether one more delta pays. A small state is written whole, a chain is short, and state whose deltas
-    outweigh it is written whole again."""
+    """Whether one more delta saves work: the state is not small, the chain is short, and the deltas are smaller
+    than it."""
     whole = base.chain[-1] if base.chain else base
     if whole.size_bytes <= WHOLE_BYTES or len(base.chain) >= MAX_DELTAS:
         return False

@@ -18,13 +18,14 @@ SHARE = 0.002
 
 
 class Collector:
-    """``start`` switches Python's own collector off, for the whole process; from then on ``tick`` is called
-    every second or so."""
+    """Runs the cyclic collector. ``start`` switches Python's automatic runs off for the process; the slot then
+    calls ``tick`` about once per second."""
 
     def __init__(self) -> None:
         self._not_before = 0.0
 
     def start(self) -> None:
+        """Switch the automatic runs of Python's collector off."""
         gc.disable()
 
     def freeze(self) -> None:
@@ -32,7 +33,7 @@ class Collector:
         gc.freeze()
 
     def tick(self, *, idle: bool) -> bool:
-        """Collects, if it is worth it and no work waits; whether it did."""
+        """Run the collector if it is worth it and ``idle``, or if very many objects wait. Returns whether it ran."""
         started = time.perf_counter()
         made = gc.get_count()[0]
         if started < self._not_before or made < (LEAST if idle else MOST):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class OperatorContexts:
-    """Makes them when the chain opens. ``arm(at_ms)``: wake the task at that processing time.
-    ``dead_letters``: records that operators set aside, flushed with a checkpoint."""
+    """Makes the contexts when the chain opens. ``arm(at_ms)`` wakes the task at that processing time.
+
+    ``dead_letters`` are the records that operators set aside; they are written with a checkpoint.
+    """
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class OperatorContexts:
         self.epochs = Epochs()
 
     def make(self, node: ChainNode) -> OperatorContext:
+        """The context of one operator."""
         env, chain, index = self._environment, self._chain, self._descriptor.subtask_index
         vertex = chain.vertex
         local_dir = env.local_dir / f"{vertex.id}-{index}" / str(chain.nodes.index(node))
@@ -85,5 +88,6 @@ class OperatorContexts:
         return ctx
 
     async def flush_dead_letters(self) -> None:
+        """Write all dead letters to the object store."""
         for letters in self.dead_letters:
             await letters.flush()

@@ -30,15 +30,18 @@ class ControlChannel:
 
     @classmethod
     async def open(cls, sock: socket.socket) -> ControlChannel:
+        """A channel over a connected socket."""
         sock.setblocking(False)
         return cls(*await asyncio.open_unix_connection(sock=sock))
 
     def send(self, message: FromSlot) -> None:
+        """Send a report. It never waits; see ``unread_bytes``."""
         data = self._encode(message)
         self._writer.write(len(data).to_bytes(4, "big") + data)
 
     @property
     def unread_bytes(self) -> int:
+        """Bytes that the task manager has not read yet."""
         return self._writer.transport.get_write_buffer_size()
 
     async def receive(self) -> Any | None:
@@ -52,6 +55,7 @@ class ControlChannel:
             return None
 
     async def close(self) -> None:
+        """Send what is buffered, then close the channel."""
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
         self._writer.close()

@@ -30,17 +30,19 @@ class CreditPool:
         self.free = total
 
     def take(self, n: int) -> bool:
+        """Borrow ``n`` bytes; False, with nothing borrowed, if the pool has less."""
         if n > self.free:
             return False
         self.free -= n
         return True
 
     def give(self, n: int) -> None:
+        """Return ``n`` borrowed bytes."""
         self.free += n
 
     @property
     def scarce(self) -> bool:
-        """Less than a quarter is left: channels that borrowed give credit back."""
+        """Whether less than a quarter is left: channels that borrowed then give credit back."""
         return self.free * 4 < self.total
 
 
@@ -70,7 +72,7 @@ class ReceiveWindow:
         self.outstanding = exclusive
 
     def received(self, n: int) -> None:
-        """``n`` bytes arrived. A sender that used up its credit gets more, if there is some."""
+        """``n`` bytes arrived. If the sender has used up its credit, it gets more if the pool has some."""
         self.outstanding -= n
         if self.outstanding <= 0 and self.size < self._maximum and self._pool.take(self._exclusive):
             self.size += self._exclusive

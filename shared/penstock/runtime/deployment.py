@@ -1,6 +1,4 @@
-"""The tasks of one slot, connected: by reference among themselves, through the network
-with the others.
-"""
+"""The tasks of one slot and their channels: by reference within the slot, over the network to other slots."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ class RemoteChannels(Protocol):
 
 
 class Deployment:
-    """Builds the tasks given; ``start`` runs them.
+    """Builds the tasks of a slot; ``start`` runs them.
 
     ``locations``: "vertex:subtask" → allocation id, for all subtasks of the job.
     """
@@ -87,6 +85,7 @@ class Deployment:
             self._make_task(descriptor, gates[descriptor.execution_id])
 
     def start(self) -> None:
+        """Start all tasks."""
         for task in self.tasks.values():
             task.start()
 

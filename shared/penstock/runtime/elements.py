@@ -41,6 +41,7 @@ class Barrier:
 
     @property
     def overtakes_at_ms(self) -> int | None:
+        """The time (ms since the epoch) from which the barrier overtakes data; None: never."""
         return None if self.patience_ms is None else self.timestamp_ms + self.patience_ms
 
     def overtaking(self) -> Barrier:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def wall_clock_ms() -> int:
+    """The wall clock, ms since the epoch. It may go back."""
     return time.time_ns() // 1_000_000
 
 
@@ -37,11 +38,13 @@ class Helper:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, call: Callable[[], Any]) -> Any:
+        """Call ``call`` in the helper thread and return its result."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-helper")
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def close(self) -> None:
+        """Drop the calls that wait, without waiting for the one that runs."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

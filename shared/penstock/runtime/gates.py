@@ -82,14 +82,14 @@ class InputGates:
         self._ready: deque[InputChannel] = deque()
         self._events: deque[GateEvent] = deque()
         self._aligning: Barrier | None = None
-        #: In the order of their barriers, which is the order in which they are released.
+        #: Channels that have delivered a barrier, in the order in which they are released.
         self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
         #: At-least-once: checkpoint id → channels that have delivered its barrier.
         self._counted: dict[int, _Counted] = {}
-        #: Barriers up to this id are over: taken, or replaced by newer ones …
+        #: Barriers up to this checkpoint id were taken, or replaced by newer ones.
         self._last_id = 0
-        #: … and of later ones these.
+        #: Later checkpoints that were aborted.
         self._aborted: set[int] = set()
         #: The newest barrier that may overtake and was not taken yet.
         self.announced: Barrier | None = None
@@ -104,10 +104,12 @@ class InputGates:
 
     @property
     def all_ended(self) -> bool:
+        """Whether all gates have ended."""
         return not any(self._live)
 
     @property
     def has_events(self) -> bool:
+        """Whether ``poll`` has an event."""
         return bool(self._events or self._ready)
 
     def poll(self, max_rows: int) -> GateEvent | None:
@@ -123,6 +125,7 @@ class InputGates:
                 return event
 
     def queued_bytes(self) -> int:
+        """Bytes of the queued elements of all channels."""
         return sum(n for gate in self.channels for c in gate for _, n in c.queue)
 
     def watermark_holder(self) -> str | None:
@@ -147,8 +150,11 @@ class InputGates:
     # -- overtaking ------------------------------------------------------------------
 
     def urge(self, max_rows: int) -> GateEvent | None:
-        """What must be done before the announced barrier may overtake: the next event of a channel that is
-        not overtaken and on which the barrier is queued. None: nothing."""
+        """The next event that must be processed before the announced barrier may overtake; None if there is
+        none.
+
+        It comes from a channel that is not overtaken and on which the barrier is queued.
+        """
         while not self._events:
             channel = next((c for c in self._not_reached() if self._barrier_queued(c)), None)
             if channel is None:
@@ -162,7 +168,7 @@ class InputGates:
 
     @property
     def urgent(self) -> bool:
-        """The announced barrier may overtake, or there is work that would let it."""
+        """Whether the announced barrier may overtake, or ``urge`` has work that would let it."""
         if self.announced is None:
             return False
         before = list(self._not_reached())
@@ -170,7 +176,7 @@ class InputGates:
 
     @property
     def may_overtake(self) -> bool:
-        """On the channels that are not overtaken nothing is left before the announced barrier."""
+        """Whether the channels that are not overtaken have no elements left before the announced barrier."""
         return self.announced is not None and not self._events and not any(True for _ in self._not_reached())
 
     def overtake(self) -> tuple[Barrier, float, Recording]:
@@ -218,11 +224,12 @@ class InputGates:
         self.on_announced(barrier)
 
     def forget(self, checkpoint_id: int) -> None:
-        """The barrier was taken in order: it does not overtake."""
+        """The announced barrier was taken in order, so it does not overtake."""
         if self.announced is not None and self.announced.checkpoint_id <= checkpoint_id:
             self.announced = None
 
     def record(self, channel: InputChannel, element: Element, nbytes: int) -> None:
+        """An element arrived on a channel that is being recorded."""
         recording = self.recording
         assert recording is not None
         recording.arrived(channel, element, nbytes)
@@ -247,6 +254,7 @@ class InputGates:
     # -- inside ----------------------------------------------------------------------
 
     def enlist(self, channel: InputChannel, *, notify: bool = True) -> None:
+        """Add a channel to the list of channels with queued elements; call ``on_ready`` if it is the first event."""
         first = not self._ready and not self._events
         channel.listed = True
         self._ready.append(channel)

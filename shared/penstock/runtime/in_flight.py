@@ -77,7 +77,7 @@ class GateEdge:
 
 
 def gate_edges(graph: JobGraph, vertex: JobVertex) -> list[GateEdge]:
-    """By gate."""
+    """The edge of each gate, by gate number."""
     out: list[GateEdge] = []
     for edge in graph.inputs_of(vertex.id):
         source = graph.vertex(edge.source).operators[edge.source_operator].uid

@@ -1,4 +1,4 @@
-"""The reports of a task. Called on the data thread; must not block."""
+"""The reports of a task. All methods are called on the data thread and must not block."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ if TYPE_CHECKING:
 
 
 class TaskListener(Protocol):
+    """Receives the reports of tasks."""
+
     def state_changed(
         self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
-    ) -> None: ...
+    ) -> None:
+        """The task's state changed. ``error`` says why it failed; ``final`` is the last snapshot of a finished
+        task."""
 
     def acknowledged(
         self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
-    ) -> None: ...
+    ) -> None:
+        """The snapshot of a checkpoint is written; ``handle`` names it."""
 
     def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
-        """``finishing``: its final state comes with FINISHED instead."""
+        """The task takes no part in the checkpoint. ``finishing``: its final state comes with FINISHED instead."""
 
-    def final_checkpoint_wanted(self, task: Task) -> None: ...
+    def final_checkpoint_wanted(self, task: Task) -> None:
+        """The task has ended with output that waits for a commit, and needs a final checkpoint."""

@@ -31,7 +31,8 @@ Push: TypeAlias = "Callable[[Element], int]"
 
 
 class OutputChannel:
-    """The sending end of one channel. ``credit``: bytes the receiver will take."""
+    """The sending end of one channel. ``credit``: bytes that the receiver still allows; negative if it is
+    overdrawn."""
 
     __slots__ = ("_bytes", "_outputs", "_parts", "_push", "_queue", "_rows", "_since", "_wanted", "credit")
 
@@ -44,19 +45,21 @@ class OutputChannel:
         self._rows = 0
         self._bytes = 0
         self._since = 0.0
-        #: A flush was asked for while there was no credit.
+        #: True if a flush was requested while there was no credit.
         self._wanted = False
 
     @property
     def blocked(self) -> bool:
+        """Whether elements wait for credit."""
         return bool(self._queue)
 
     @property
     def held(self) -> bool:
-        """Rows are accumulated here, and no flush was asked for yet."""
+        """Whether rows are accumulated for which no flush was requested."""
         return bool(self._parts)
 
     def append(self, batch: Batch) -> None:
+        """Add rows; full batches are sent if there is credit."""
         nbytes = batch.nbytes
         if batch.num_rows > MAX_ROWS or nbytes > 2 * TARGET_BYTES:
             self._append_pieces(batch, nbytes)
@@ -75,19 +78,19 @@ class OutputChannel:
             self._drain()
 
     def emit(self, element: Control) -> None:
-        """After all rows so far, whatever the credit."""
+        """Send a control element after all rows so far; it waits only behind rows that wait for credit."""
         self._seal()
         self._queue.append(element)
         self._drain()
 
     def push_on(self) -> None:
-        """Sends everything in order and without credit: the channel owes that credit."""
+        """Send everything in order without credit. The channel then owes this credit."""
         self._seal()
         self._drain(owing=True)
 
     @property
     def overdrawn(self) -> bool:
-        """So much waits here or was sent without credit that no more may be made."""
+        """Whether so much waits, or was sent without credit, that no more may be made."""
         return sum(element_bytes(element) for element in self._queue) - self.credit > MAX_OWED_BYTES
 
     def flush(self) -> None:
@@ -101,10 +104,12 @@ class OutputChannel:
             self._wanted = True
 
     def flush_older_than(self, since: float) -> None:
+        """Flush if the first accumulated row came at or before ``since`` (seconds of ``time_s``)."""
         if self._parts and self._since <= since:
             self.flush()
 
     def add_credit(self, n: int) -> None:
+        """The receiver grants ``n`` more bytes: send what waits."""
         self.credit += n
         if self.credit <= 0:
             return
@@ -153,6 +158,7 @@ class EdgeWriter:
         self.records_out = 0
 
     def write(self, batch: Batch) -> None:
+        """Distribute the rows over the channels."""
         self.records_out += batch.num_rows
         for channel, rows in self._partitioner.partition(batch):
             self.channels[channel].append(rows)
@@ -164,10 +170,7 @@ class EdgeWriter:
 
 
 class Outputs:
-    """All edges of a task. ``blocked``: some channel waits for credit.
-
-    ``on_unblocked`` is called when the last of them got credit.
-    """
+    """All output edges of a task. ``on_unblocked`` is called when the last waiting channel got credit."""
 
     def __init__(
         self,
@@ -183,12 +186,15 @@ class Outputs:
 
     @property
     def blocked(self) -> bool:
+        """Whether some channel waits for credit."""
         return bool(self._waiting)
 
     def channels(self) -> Iterable[OutputChannel]:
+        """All channels of all edges."""
         return (channel for edge in self.edges for channel in edge.channels)
 
     def flush(self) -> None:
+        """Flush every channel."""
         for edge in self.edges:
             for channel in edge.channels:
                 if channel.held:
@@ -201,6 +207,7 @@ class Outputs:
                 channel.flush_older_than(since)
 
     def emit(self, element: Control) -> None:
+        """Send a control element to every channel."""
         for edge in self.edges:
             edge.emit(element)
 
@@ -216,6 +223,7 @@ class Outputs:
 
     @property
     def overdrawn(self) -> bool:
+        """Whether some channel is overdrawn."""
         return any(channel.overdrawn for channel in self.channels())
 
     def _blocked(self, channel: OutputChannel) -> None:

@@ -37,6 +37,7 @@ class InFlight:
             self._whole.set_result(None)
 
     def give_up(self) -> None:
+        """The checkpoint was aborted: stop recording."""
         self._whole.cancel()
 
     async def wait(self) -> None:
@@ -50,6 +51,7 @@ class InFlight:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the recorded elements."""
         return sum(content.nbytes for content in self.contents)
 
 
@@ -59,9 +61,9 @@ class Overtaking:
     def __init__(self, task: Task, environment: Environment) -> None:
         self._task = task
         self._now_ms = environment.now_ms
-        #: The barrier is being taken: no other work comes between.
+        #: True while the barrier is being taken: no other work may come in between.
         self.taking = False
-        #: It was emitted in order and may still lose its patience downstream.
+        #: A barrier that was emitted in order and may still overtake downstream.
         self._leaving: Barrier | None = None
         self._in_flight: InFlight | None = None
 

@@ -1,6 +1,6 @@
-"""Partitioners: which channel of an edge each row goes to.
+"""Partitioners: they choose the channel of each row of an edge.
 
-``partition(batch)`` yields (channel index, rows); rows of one channel keep their order.
+``partition(batch)`` gives (channel index, rows) pairs; rows of one channel keep their order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Partitioner(Protocol):
-    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]: ...
+    """Distributes rows over the channels of an edge."""
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        """The (channel index, rows) pairs of a batch."""
 
 
 class ToOne:
@@ -42,7 +45,7 @@ class ToAll:
 
 
 class RoundRobin:
-    """Batch by batch in turn. ``start`` differs between producers so that they spread out."""
+    """Sends whole batches to the channels in turn. ``start`` differs between producers, so that they spread out."""
 
     def __init__(self, channels: int, start: int) -> None:
         self._channels = channels
@@ -82,7 +85,8 @@ class ByKeyGroup:
 def make_partitioner(
     partitioning: Partitioning, *, subtask_index: int, channels: int, max_parallelism: int
 ) -> Partitioner:
-    """``channels``: how many this producer has; ``max_parallelism``: of the consumer."""
+    """The partitioner of a producer. ``channels`` is its number of channels, ``max_parallelism`` that of the
+    consumer."""
     match partitioning:
         case Forward() | Global():
             return ToOne()

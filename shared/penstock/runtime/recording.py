@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ChannelContent:
-    """``elements``: batches, watermarks and idleness in the order they were sent.
-    ``watermark``, ``idle``: of the channel before them (int64 µs)."""
+    """The elements of one channel that were in flight.
+
+    ``elements``: batches, watermarks and idleness in the order in which they were sent. ``watermark``,
+    ``idle``: the channel's state before them (int64 µs).
+    """
 
     gate: int
     watermark: int = MIN_WATERMARK
@@ -26,6 +29,7 @@ class ChannelContent:
     nbytes: int = 0
 
     def add(self, element: Element, nbytes: int) -> None:
+        """Add an element; a barrier is ignored, because its checkpoint was given up."""
         if not isinstance(element, Barrier):  # belongs to a checkpoint that was given up
             self.elements.append(element)
             self.nbytes += nbytes
@@ -46,10 +50,12 @@ class Recording:
 
     @property
     def done(self) -> bool:
+        """Whether the barrier has arrived on every channel."""
         return not self._open
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the recorded elements."""
         return sum(content.nbytes for content in self.content)
 
     def add(self, channel: InputChannel, watermark: int, idle: bool) -> None:
@@ -64,6 +70,7 @@ class Recording:
         self._open[channel] = content
 
     def arrived(self, channel: InputChannel, element: Element, nbytes: int) -> None:
+        """An element arrived on a channel: record it if the channel is open."""
         content = self._open.get(channel)
         if content is None:
             return

@@ -94,10 +94,11 @@ class Slot:
         self._early: list[tuple[socket.socket, dict[str, Any]]] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._collector = Collector()
-        #: why this slot can run no tasks (any more)
+        #: The error because of which this slot can run no tasks; None while it can.
         self._broken: Exception | None = None
 
     async def run(self) -> int:
+        """Run the slot until the task manager ends it or its control channel closes; returns the exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_error)
         self._collector.start()
@@ -275,6 +276,7 @@ class Slot:
     def state_changed(
         self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
     ) -> None:
+        """Report a task's new state; metrics are reported before a terminal state."""
         if state is ExecutionState.DEPLOYING:
             return
         if state.terminal:
@@ -310,6 +312,7 @@ class Slot:
     def acknowledged(
         self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
     ) -> None:
+        """Report a written snapshot."""
         assert self._deploy is not None
         self._control.send(
             CheckpointAcknowledged(
@@ -325,6 +328,7 @@ class Slot:
         )
 
     def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
+        """Report that a task takes no part in a checkpoint."""
         self._decline(task.descriptor.execution_id, checkpoint_id, reason, finishing)
 
     def _decline(self, execution_id: str, checkpoint_id: int, reason: str, finishing: bool = False) -> None:
@@ -342,6 +346,7 @@ class Slot:
         )
 
     def final_checkpoint_wanted(self, task: Task) -> None:
+        """Report that a task needs a final checkpoint."""
         assert self._deploy is not None
         self._control.send(
             FinalCheckpointWanted(
@@ -352,6 +357,8 @@ class Slot:
         )
 
     def log(self, level: str, event: str, /, **fields: Any) -> None:
+        """Log an event to stderr and to the task manager, without credentials. Events are dropped if the latter
+        does not read."""
         told = {name: without_credentials(str(value)) for name, value in fields.items()}
         print(f"{level}: {LogEvent(event, told)}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
         # The slot's log has all of it; reports that the task manager does not read must not pile up here.

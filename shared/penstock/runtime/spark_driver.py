@@ -75,6 +75,7 @@ class Driver:
         return cls(reader, writer, process.pid, log_path, process)
 
     async def send(self, job: DriverJob) -> None:
+        """Send the job to the driver."""
         data = msgspec.json.encode(job)
         self._writer.write(len(data).to_bytes(4, "big") + data)
         await self._writer.drain()
@@ -92,7 +93,7 @@ class Driver:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     async def stop(self) -> None:
-        """Ends the query, too."""
+        """End the driver and its query; kill it after a grace period."""
         if not self._reader.at_eof():
             if self._writer.can_write_eof():
                 self._writer.write_eof()

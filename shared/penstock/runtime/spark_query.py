@@ -43,8 +43,10 @@ _BEFORE_QUERIES = ("starting", "connecting")
 
 
 class SparkQueryOperator(SourceDriver):
-    """State: list ``ended`` (one item once all rows are out). A query cannot continue in its middle: state
-    restored from there is refused."""
+    """Emits the rows of a Spark query. State: the list ``ended`` (one item when all rows are emitted).
+
+    A query cannot continue in its middle, so a snapshot from there is refused with SnapshotError.
+    """
 
     def __init__(self, spec: SparkQuerySpec) -> None:
         super().__init__()

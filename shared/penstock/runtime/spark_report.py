@@ -1,7 +1,6 @@
-"""What Spark did for a job, for REST: its stages and its log, kept as an object beside the job.
+"""The report of a Spark query for REST: its stages and its log, stored as an object beside the job.
 
-One object for each query, replaced while it runs. So it still exists when the job has ended and the machine
-is gone.
+There is one object for each query, replaced while it runs, so the report outlives the job and the machine.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ _LOG_BYTES = 32_768
 
 
 class LogTail:
-    """The text that a file gets from now on; of it the last 32 KiB."""
+    """The text that is appended to a file from now on: its last 32 KiB."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._from = self._path.stat().st_size if self._path.exists() else 0
 
     def text(self) -> str:
+        """The text, beginning with a whole line."""
         if not self._path.exists():
             return ""
         with self._path.open("rb") as file:

@@ -61,6 +61,8 @@ MAX_ROWS = 65_536
 
 
 class Task:
+    """One subtask. It restores its state, runs its chain in steps, and reports to its listener."""
+
     def __init__(
         self,
         descriptor: TaskDescriptor,
@@ -113,6 +115,7 @@ class Task:
 
     @property
     def name(self) -> str:
+        """The name for people: ``vertex (subtask/parallelism)``, counted from 1."""
         index, parallelism = self.descriptor.subtask_index, self.vertex.parallelism
         return f"{self.vertex.name} ({index + 1}/{parallelism})"
 
@@ -165,6 +168,7 @@ class Task:
         self._become(ExecutionState.CANCELED)
 
     async def fail(self, err: BaseException) -> None:
+        """End the task with an error, which the listener gets."""
         if self.state.terminal or self.state is ExecutionState.CANCELING:
             return
         info = error_info(err, task=self.name, operator=self.chain.blamed_operator(err))
@@ -212,7 +216,7 @@ class Task:
 
     @property
     def scheduled(self) -> bool:
-        """A step is due."""
+        """Whether a step is due."""
         return self._scheduled
 
     # -- steps -------------------------------------------------------------------------
@@ -345,6 +349,7 @@ class Task:
         return event
 
     def gate_work(self, event: Any) -> Iterator[None]:
+        """The work for an event of the input gates."""
         match event:
             case GateBatch(gate=gate, batch=batch):
                 rows = batch.num_rows
@@ -387,6 +392,7 @@ class Task:
             self.checkpoints.complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint is aborted: stop aligning and writing it."""
         if self.state is ExecutionState.RUNNING:
             self.gates.abort(checkpoint_id)
             self.checkpoints.abort(checkpoint_id)
@@ -407,8 +413,9 @@ class Task:
             self._fail_soon(task.exception())  # type: ignore[arg-type]
 
     def metrics(self) -> TaskMetrics:
+        """The task's totals and rates for the reporter."""
         return collect_metrics(self)
 
     def watermark_holder(self) -> str | None:
-        """What holds the watermark back: a split, or a channel."""
+        """The split or channel that holds the watermark back; None if there is none."""
         return self.sources.watermark_holder() or self.gates.watermark_holder()

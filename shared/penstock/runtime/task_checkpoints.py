@@ -1,5 +1,5 @@
-"""A task's part in checkpoints, and its end, which depends on checkpoints too: a task whose output waits for
-a commit finishes only behind a complete checkpoint."""
+"""A task's part in checkpoints, and how it finishes: a task whose output waits for a commit finishes only after
+a complete checkpoint."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class TaskCheckpoints:
         self._drained: asyncio.Future[None] | None = None
         self._ended_gates: set[int] = set()
         self._all_done = False
-        #: It takes no more part: its final state is on the way.
+        #: True if it takes no part in further checkpoints, because its final state is being written.
         self.closing = False
         #: Checkpoint after whose completion the task ends (final, stop, drain).
         self._last_wanted: int | None = None
         self.final_wanted = False
-        #: Stop or drain: no more work is done behind this checkpoint.
+        #: Stop or drain: the checkpoint after whose barrier no more work is done.
         self.stopping: int | None = None
 
     # -- triggers ------------------------------------------------------------------------
@@ -83,11 +83,12 @@ class TaskCheckpoints:
         yield
 
     def gate_ended(self, gate: int) -> None:
+        """A gate has ended: a trigger that waits for it may start."""
         self._ended_gates.add(gate)
         self.replayed()
 
     def replayed(self) -> None:
-        """One of the things that a trigger may wait for is done."""
+        """An event for which a trigger may wait has happened: start the waiting triggers."""
         if self._waiting_triggers:
             self._task.do(self._start_triggered())
 
@@ -98,12 +99,12 @@ class TaskCheckpoints:
         self._overtaking.expect(barrier)
 
     def urgent(self) -> bool:
-        """A barrier is about to overtake: work continues without credit."""
+        """Whether a barrier is about to overtake: work then continues without credit."""
         return not self.closing and self.stopping is None and self._overtaking.urgent()
 
     @property
     def overtakes(self) -> bool:
-        """A barrier that overtakes is being taken."""
+        """Whether a barrier that overtakes is being taken."""
         return self._overtaking.taking
 
     def urgent_work(self, max_rows: int) -> Iterator[None] | None:
@@ -205,6 +206,7 @@ class TaskCheckpoints:
             await self._finish()
 
     def abort(self, checkpoint_id: int) -> None:
+        """The checkpoint is aborted: its snapshot is dropped, and a stop that waited for it is called off."""
         self._snapshots.aborted(checkpoint_id)
         self._overtaking.give_up(checkpoint_id)
         self._chain.checkpoint_aborted(checkpoint_id)
@@ -271,6 +273,7 @@ class TaskCheckpoints:
         return handle
 
     def outputs_unblocked(self) -> None:
+        """All outputs have credit again: a task that waits for this may finish."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 

@@ -1,4 +1,4 @@
-"""A task's sinks: whether they take rows, and when their rows are flushed."""
+"""A task's sinks: whether they accept rows, and when their rows are flushed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TaskSinks:
-    """``spawn``: a background task of the task; ``wake``: a sink may take rows again."""
+    """The sinks of a task. ``spawn`` starts a background task of the task; ``wake``: a sink may accept rows again."""
 
     def __init__(
         self, chain: Chain, *, spawn: Callable[[Any], asyncio.Task[Any]], wake: Callable[[], None]
@@ -24,11 +24,11 @@ class TaskSinks:
         self._wake = wake
         self._waits: dict[PausingOperator, asyncio.Task[None]] = {}
         self._flushes: dict[SinkDriver, asyncio.Task[None]] = {}
-        #: Sinks that may hold rows which were not flushed.
+        #: True if a sink may hold rows that were not flushed.
         self.unflushed = False
 
     def busy(self) -> bool:
-        """Some sink takes no rows now, or an operator awaits a response."""
+        """Whether some sink accepts no rows now, or an operator awaits a response."""
         busy = False
         for operator in self._pausing:
             if not operator.ready():
@@ -63,10 +63,12 @@ class TaskSinks:
             self._wake()
 
     async def commit(self, checkpoint_id: int) -> None:
+        """Commit the checkpoint in all sinks."""
         for sink in self._sinks:
             await sink.commit(checkpoint_id)
 
     def wants_final_checkpoint(self) -> bool:
+        """Whether output of some sink waits for a commit."""
         return any(sink.wants_final_checkpoint() for sink in self._sinks)
 
     async def flushed(self) -> None:

@@ -22,7 +22,7 @@ TRICKLE_PAUSE_S = 0.002
 
 
 class TaskSources:
-    """``spawn``: a background task of the task; ``wake``: there may be rows now."""
+    """The sources of a task. ``spawn`` starts a background task of the task; ``wake``: there may be rows now."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class TaskSources:
 
     @property
     def all_ended(self) -> bool:
+        """Whether all sources have ended."""
         return len(self._ended) == len(self._chain.sources)
 
     def due(self, now_ms: int) -> Iterator[None] | None:
@@ -108,6 +109,7 @@ class TaskSources:
         return min((at for at in times if at is not None), default=None)
 
     def not_polled(self, for_ms: int) -> None:
+        """Back-pressure kept the task from polling for ``for_ms`` milliseconds."""
         for node in self._chain.sources:
             node.operator.not_polled(for_ms)
 
@@ -120,6 +122,7 @@ class TaskSources:
                 yield from self._chain.end_source(node)
 
     def watermark_holder(self) -> str | None:
+        """The split that holds the watermark back; None if there is none."""
         for node in self._chain.sources:
             holder = node.operator.watermark_holder()
             if holder is not None:

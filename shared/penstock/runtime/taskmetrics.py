@@ -29,6 +29,7 @@ class TaskClock:
         self._records = (0, 0)
 
     def enter(self, state: str, now: float | None = None) -> None:
+        """Enter a state ("busy", "idle" or "back-pressured") at ``now`` seconds (default: now)."""
         now = self._time_s() if now is None else now
         self.seconds[self.state] += now - self._at
         self.state = state

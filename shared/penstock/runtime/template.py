@@ -67,7 +67,7 @@ PRELOAD_LATER = (
     "pyarrow.dataset",
 )
 PRELOAD_LATER_PACKAGES = ("penstock.connectors", "penstock.formats")
-#: Seconds without a command before the first and before each further one of them.
+#: Milliseconds without a command before the first of these imports, and before each further one.
 _QUIET_MS, _NEXT_MS = 1000, 20
 
 
@@ -90,6 +90,8 @@ def modules_of(package_name: str) -> list[str]:
 
 
 class Template:
+    """The template's loop: it forks slots on command and reports their ends to the task manager."""
+
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._wakeup_read, self._wakeup_write = os.pipe()
@@ -214,6 +216,7 @@ class Template:
 
 
 def main(argv: list[str]) -> int:
+    """The entry point of the process; returns its exit code."""
     if len(argv) != 2 or not argv[1].isdigit():
         print(f"usage: {argv[0]} <fd of a SOCK_SEQPACKET socket>", file=sys.stderr)  # noqa: T201
         return 2

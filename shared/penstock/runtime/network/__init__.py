@@ -1,0 +1,1 @@
+"""Data connections between slots: frames, connections, and the hub of a slot."""

@@ -34,7 +34,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        #: A large payload being received: its header, memory, bytes there.
+        #: The header of a large payload that is being received.
         self._large: tuple[int, int, int, int, int] | None = None
         self._payload = bytearray()
         self._filled = 0
@@ -51,6 +51,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         consumer: int,
         payload: bytes | memoryview = b"",
     ) -> None:
+        """Send a frame. It never waits: the transport buffers. After the end of the connection it does nothing."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -61,15 +62,18 @@ class FrameProtocol(asyncio.BufferedProtocol):
             transport.write(header + bytes(payload))
 
     def close(self) -> None:
+        """Close the connection when everything that is buffered has been sent."""
         if self.transport is not None:
             self.transport.close()
 
     # -- reading -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is open."""
         self.transport = transport  # type: ignore[assignment]
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: the memory for the next bytes, which is a large payload's own memory if one is being received."""
         if self._large is not None:
             return memoryview(self._payload)[self._filled :]
         if self._start == self._end:
@@ -81,6 +85,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: ``nbytes`` have arrived in that memory; all complete frames are handled."""
         try:
             if self._large is not None:
                 self._filled += nbytes
@@ -90,7 +95,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._end += nbytes
                 self._parse()
         except Exception as err:
-            # A frame that cannot be handled: the connection is of no more use.
+            # A frame cannot be handled, so the frames after it cannot either.
             self._on_lost(err)
             self._on_lost = lambda _: None
             self.close()
@@ -124,8 +129,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._on_frame(*head, payload)
 
     def eof_received(self) -> bool:
+        """asyncio: the peer has closed its side; this side closes too."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection has ended."""
         self.transport = None
         self._on_lost(exc)

@@ -78,6 +78,7 @@ class ElementDecoder:
         self._arrow: dict[int, pa.Schema] = {}
 
     def decode(self, type_: int, flags: int, payload: bytes | bytearray) -> Element:
+        """The element of a frame. Raises InternalError for an unknown type."""
         if type_ == BATCH:
             arrow = self._arrow.get(flags)
             if arrow is None:
@@ -106,9 +107,11 @@ def without_placeholder(batch: Batch, schema: Schema) -> Batch:
 
 
 def encode_credit(n: int) -> bytes:
+    """The payload of a CREDIT frame of ``n`` bytes."""
     return _U32.pack(n)
 
 
 def decode_credit(payload: bytes | bytearray) -> int:
+    """The bytes of credit in a CREDIT frame."""
     credit: int = _U32.unpack(payload)[0]
     return credit

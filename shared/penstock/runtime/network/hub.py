@@ -40,8 +40,7 @@ _RETRY_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 class NetworkHub:
-    """``on_lost(error)``: a connection with open channels broke. ``preface``: the fields
-    that every connection of this job attempt opens with."""
+    """All data connections of a slot. ``on_lost(error)``: a connection with open channels broke."""
 
     def __init__(
         self,
@@ -70,6 +69,7 @@ class NetworkHub:
     def sender(
         self, allocation_id: str, channel: ChannelId, schema: Schema
     ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
+        """The producing end of a channel to another slot (see ``RemoteChannels``)."""
         connection = self._outgoing.get(allocation_id)
         if connection is None:
             connection = self._outgoing[allocation_id] = Outgoing(self, allocation_id)
@@ -78,6 +78,7 @@ class NetworkHub:
     def receiver(
         self, allocation_id: str, channel: ChannelId, schema: Schema, target: InputChannel
     ) -> Callable[[int], None]:
+        """The consuming end of a channel from another slot (see ``RemoteChannels``)."""
         connection = self._incoming.get(allocation_id)
         if connection is None:
             connection = self._incoming[allocation_id] = Incoming(self, allocation_id)
@@ -117,6 +118,7 @@ class NetworkHub:
             await asyncio.wait(left, timeout=timeout_s)
 
     def close(self) -> None:
+        """Close all connections at once."""
         self.closed = True
         for outgoing in self._outgoing.values():
             outgoing.close()
@@ -126,6 +128,7 @@ class NetworkHub:
     # -- used by the connections ---------------------------------------------------------------
 
     def lost(self, what: str, reason: object) -> None:
+        """A connection broke: report PeerLostError, unless the hub is closed."""
         if not self.closed:
             self._on_lost(
                 PeerLostError(
@@ -136,6 +139,7 @@ class NetworkHub:
             )
 
     def preface(self, target: str) -> bytes:
+        """The signed preface of a connection to the slot ``target``."""
         return encode_preface(
             job_id=self._job_id,
             job_attempt=self._job_attempt,
@@ -146,6 +150,7 @@ class NetworkHub:
         )
 
     def address(self, allocation_id: str) -> SlotAddress:
+        """The address of a slot. Raises InternalError if the deployment has none."""
         found = self._addresses.get(allocation_id)
         if found is None:
             raise InternalError(f"the deployment has no address of slot {allocation_id}")
@@ -153,7 +158,7 @@ class NetworkHub:
 
 
 class Outgoing:
-    """To one slot: elements out, credit in."""
+    """The connection to one slot: it sends elements and receives credit."""
 
     def __init__(self, hub: NetworkHub, target: str) -> None:
         self._hub = hub
@@ -170,6 +175,7 @@ class Outgoing:
     def channel(
         self, channel: ChannelId
     ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
+        """The (push, bind) functions of a channel (see ``RemoteChannels.sender``)."""
         key = (channel.edge, channel.producer, channel.consumer)
         self._open.add(key)
 
@@ -190,6 +196,7 @@ class Outgoing:
         return push, bind
 
     def connect(self) -> None:
+        """Open the connection in the background."""
         self._task = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -248,12 +255,14 @@ class Outgoing:
         self._gone.set()
 
     async def close_flushed(self) -> None:
+        """Close the connection and wait until all its data has left the process."""
         if self._protocol is not None and self._ready:
             # Closing a transport sends what it holds first, then tells ``_lost``.
             self._protocol.close()
             await self._gone.wait()
 
     def close(self) -> None:
+        """Close the connection; stop connecting."""
         if self._task is not None:
             self._task.cancel()
         if self._protocol is not None:
@@ -261,7 +270,7 @@ class Outgoing:
 
 
 class Incoming:
-    """From one slot: elements in, credit out."""
+    """The connection from one slot: it receives elements and sends credit."""
 
     def __init__(self, hub: NetworkHub, source: str) -> None:
         self._hub = hub
@@ -270,6 +279,7 @@ class Incoming:
         self._protocol: FrameProtocol | None = None
 
     def channel(self, channel: ChannelId, schema: Schema, target: InputChannel) -> Callable[[int], None]:
+        """Receive the elements of a channel; returns the function that grants credit."""
         key = (channel.edge, channel.producer, channel.consumer)
         self._channels[key] = (target, ElementDecoder(schema))
 
@@ -280,6 +290,7 @@ class Incoming:
         return grant
 
     async def attach(self, sock: socket.socket) -> None:
+        """Take the socket of the connection. Raises InternalError if there is one already."""
         if self._protocol is not None:
             sock.close()
             raise InternalError(f"a second data connection from slot {self._source} was refused")
@@ -301,11 +312,12 @@ class Incoming:
 
     def _lost(self, reason: Exception | None) -> None:
         self._protocol = None
-        # What arrived is still good; only channels whose end did not arrive are cut off.
+        # Elements that have arrived are valid; only channels without their end are incomplete.
         if any(not c.ended and not c.end_queued for c, _ in self._channels.values()):
             self._hub.lost(f"from slot {self._source}", reason)
 
     def close(self) -> None:
+        """Close the connection."""
         if self._protocol is not None:
             self._protocol.close()
 
