@@ -136,7 +136,7 @@ class SubtaskAlignment(Shape, frozen=True, kw_only=True):
     duration: float
 
 
-class PendingSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="pending_or_failed"):
+class PendingSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="pending"):
     """Has not acknowledged the checkpoint (yet)."""
 
     index: int

@@ -10,7 +10,7 @@ from penstock.messages.cluster import CheckpointDetails, JobDetails, SubtaskDeta
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.dispatcher.metrics import render
-from penstock_services.dispatcher.views.checkpoints import checkpoints
+from penstock_services.dispatcher.views.checkpoints import checkpoint_subtasks, checkpoints
 from penstock_services.dispatcher.views.configuration import redacted
 from penstock_services.dispatcher.views.io_metrics import restoring
 from penstock_services.dispatcher.views.metrics import aggregated, job_values, wanted_names
@@ -135,3 +135,10 @@ def test_how_long_a_subtask_was_in_its_states():
     assert status_durations(running, 9_000) == {
         "CREATED": 500, "SCHEDULED": -1, "DEPLOYING": 500, "INITIALIZING": -1, "RUNNING": 7_000, "CANCELING": -1,
     }  # fmt: skip
+
+
+def test_a_subtask_that_has_not_acknowledged_is_pending():
+    one = VertexDetails(id="v", name="v", parallelism=1, max_parallelism=128)
+    found = CheckpointDetails(id=1, status="IN_PROGRESS", trigger_timestamp_ms=1)
+    subtasks = msgspec.to_builtins(checkpoint_subtasks(one, found))["subtasks"]
+    assert subtasks == [{"className": "pending", "index": 0, "status": "pending_or_failed"}]
