@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import (
+    CoFlatMapFunction,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
+    CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
@@ -20,13 +22,16 @@ from penstock.api import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
+    MapFunction,
     MapStateDescriptor,
     NeverTrigger,
+    ProcessAllWindowFunction,
     ProcessFunction,
     ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     ProcessWindowFunction,
     PurgingTrigger,
+    SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     StreamExecutionEnvironment,
@@ -34,6 +39,7 @@ from penstock.api import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     Types,
+    ValueStateDescriptor,
     WatermarkStrategy,
 )
 
@@ -108,6 +114,27 @@ class Elements(ProcessWindowFunction):
         yield key, [e[2] for e in elements]
 
 
+class Gap(SessionWindowTimeGapExtractor):
+    """Longer behind the first and the third element, so that the second belongs to the first."""
+
+    def extract(self, element: Any) -> int:
+        return {1: 350, 3: 700}.get(element[2], 200)
+
+
+class Numbers(ProcessWindowFunction):
+    """(key, the window's number)"""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield key, context.window().id
+
+
+class Sorted(ProcessAllWindowFunction):
+    """(start of the window, its elements' numbers)"""
+
+    def process(self, context: Any, elements: Any) -> Any:
+        yield context.window().start, sorted(e[2] for e in elements)
+
+
 def windowed(assigner: Any, trigger: Any, function: Any) -> Any:
     return lambda env: events(env).key_by(0).window(assigner).trigger(trigger).process(function)
 
@@ -123,6 +150,7 @@ OF_SLIDING = [
     ("a", -1_000, [1, 2, 3]), ("a", 0, ALL), ("a", 1_000, [4, 5]), ("a", 2_000, [5]), ("a", 4_000, [7]),
     ("a", 5_000, [7]), ("b", -1_000, [6]), ("b", 0, [6]),
 ]  # fmt: skip
+CUMULATIVE = CumulativeEventTimeWindows.of(Time.seconds(2), Time.seconds(1))
 SESSION = EventTimeSessionWindows.with_gap(Time.seconds(1))
 OF_SESSION = [("a", 0, [1, 2, 3, 4, 5]), ("a", 5_000, [7]), ("b", 10, [6])]
 GLOBAL = GlobalWindows.create()
@@ -203,6 +231,42 @@ WINDOWS = [
     Case("global × event time", windowed(GLOBAL, EventTimeTrigger.create(), Elements()), OF_GLOBAL),
     Case("global × count", windowed(GLOBAL, TWO, Elements()), COUNTED),
     Case("global × purging count", windowed(GLOBAL, PurgingTrigger.of(TWO), Elements()), PURGED),
+    Case(
+        "sessions with a gap of each record",
+        lambda env: events(env).key_by(0).window(EventTimeSessionWindows.with_dynamic_gap(Gap())).process(Contents()),
+        [("a", 0, [1, 2]), ("a", 900, [3, 4]), ("a", 2_200, [5]), ("a", 5_000, [7]), ("b", 10, [6])],
+    ),
+    Case(
+        "cumulative windows",
+        lambda env: events(env).key_by(0).window(CUMULATIVE).process(Contents()),
+        [("a", 0, [1, 2, 3]), ("a", 0, ALL), ("a", 2_000, [5]), ("a", 2_000, [5]), ("a", 4_000, [7]), ("b", 0, [6]),
+         ("b", 0, [6])],
+    ),
+    Case(
+        "overlapping count windows",
+        lambda env: events(env).key_by(0).count_window(3, 2).process(Elements()),
+        [("a", [1, 2, 3]), ("a", [3, 4, 5])],
+    ),
+    Case(
+        "count windows have numbers",
+        lambda env: events(env).key_by(0).count_window(2, 1).process(Numbers()),
+        [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("a", 4)],
+    ),
+    Case(
+        "windows of all",
+        lambda env: events(env).window_all(TUMBLING).process(Sorted()),
+        [(0, [1, 2, 3, 4, 6]), (2_000, [5]), (4_000, [7])],
+    ),
+    Case(
+        "windows of all, reduced",
+        lambda env: events(env).window_all(TUMBLING).reduce(lambda a, b: ("", 0, a[2] + b[2]), Sorted()),
+        [(0, [16]), (2_000, [5]), (4_000, [7])],
+    ),
+    Case(
+        "windows of all, applied",
+        lambda env: events(env).window_all(TUMBLING).apply(lambda window, rows: [(window.end, len(list(rows)))]),
+        [(2_000, 5), (4_000, 1), (6_000, 1)],
+    ),
     Case("count windows", lambda env: events(env).key_by(0).count_window(2).process(Elements()), PURGED),
     *(
         case
@@ -410,7 +474,42 @@ LEFT, RIGHT = [("a", 10, 1), ("b", 20, 2)], [("a", 5, 3), ("a", 30, 4)]
 TIMED_LEFT, TIMED_RIGHT = [("l1", 10), ("l2", 20)], [("r3", 5), ("r4", 30)]
 UNTIMED = [("r3", None), ("r7", None)]
 
+
+class EachSide(CoFlatMapFunction):
+    def flat_map1(self, value: Any) -> Any:
+        yield "first", value[0]
+
+    def flat_map2(self, value: Any) -> Any:
+        return [("second", value[0])] * 2
+
+
+class Counted(MapFunction):
+    """(key, how many of it so far): its state is the key's."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+
+    def map(self, value: Any) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        return value[0], self.count.value()
+
+
 TWO_INPUTS = [
+    Case(
+        "co-flat-map",
+        lambda env: env.from_collection(NUMBERS[:2], PAIR).connect(env.from_collection([("x", 1)], PAIR)).flat_map(EachSide()),
+        [("first", "a"), ("first", "b"), ("second", "x"), ("second", "x")],
+    ),
+    Case(
+        "a map function with keyed state",
+        lambda env: env.from_collection(NUMBERS, PAIR).key_by(lambda r: r[0], Types.STRING()).map(Counted()),
+        [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)],
+    ),
+    Case(
+        "fields of a keyed stream",
+        lambda env: env.from_collection(NUMBERS, PAIR).key_by(0).project(1).map(lambda r: r[0]),
+        [3, 7, 1, 5, 7],
+    ),
     Case(
         "connect: both with event times",
         connected(lambda env: events(env, LEFT), lambda env: events(env, RIGHT)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.api import aggregates as agg
+    from penstock.api.all_windowed import AllWindowedStream
     from penstock.api.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.api.configuration import Configuration
     from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.connectors import HybridSource, NatsSink, NatsSource, Sink, Source
-    from penstock.api.datastream import DataStream, DataStreamSink
+    from penstock.api.datastream import DataStream
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.execution_config import ExecutionConfig
@@ -58,10 +59,12 @@ if TYPE_CHECKING:
     from penstock.api.keyed import KeyedStream
     from penstock.api.results import CloseableIterator
     from penstock.api.serialization import ByteArraySchema, Encoder, SimpleStringSchema
+    from penstock.api.step_settings import DataStreamSink
     from penstock.api.typeinfo import Types
     from penstock.api.user_functions import ScalarFunction, TableFunction, udaf, udf, udtf
     from penstock.api.windowed import WindowedStream
     from penstock.api.windows import (
+        CumulativeEventTimeWindows,
         EventTimeSessionWindows,
         GlobalWindows,
         ProcessingTimeSessionWindows,
@@ -77,10 +80,12 @@ if TYPE_CHECKING:
         ContinuousEventTimeTrigger,
         ContinuousProcessingTimeTrigger,
         CountTrigger,
+        CountWindow,
         EventTimeTrigger,
         NeverTrigger,
         ProcessingTimeTrigger,
         PurgingTrigger,
+        SessionWindowTimeGapExtractor,
         TimeWindow,
         Trigger,
         TriggerResult,
@@ -99,6 +104,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingStateDescriptor",
     "AllWindowFunction",
+    "AllWindowedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
     "ByteArraySchema",
@@ -113,6 +119,8 @@ __all__ = [
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountTrigger",
+    "CountWindow",
+    "CumulativeEventTimeWindows",
     "DataStream",
     "DataStreamSink",
     "Duration",
@@ -159,6 +167,7 @@ __all__ = [
     "RuntimeContext",
     "RuntimeExecutionMode",
     "ScalarFunction",
+    "SessionWindowTimeGapExtractor",
     "SimpleStringSchema",
     "Sink",
     "SlidingEventTimeWindows",
@@ -199,7 +208,9 @@ _WHERE = {
     "penstock.api.results": ("CloseableIterator",),
     "penstock.api.serialization": ("ByteArraySchema", "Encoder", "SimpleStringSchema",),
     "penstock.types.batch": ("RowKind",),
-    "penstock.api.datastream": ("DataStream", "DataStreamSink"),
+    "penstock.api.datastream": ("DataStream",),
+    "penstock.api.step_settings": ("DataStreamSink",),
+    "penstock.api.all_windowed": ("AllWindowedStream",),
     "penstock.api.environment": ("StreamExecutionEnvironment",),
     "penstock.api.execution": ("JobClient", "JobExecutionResult"),
     "penstock.api.functions": (
@@ -213,6 +224,7 @@ _WHERE = {
     "penstock.api.user_functions": ("ScalarFunction", "TableFunction", "udaf", "udf", "udtf"),
     "penstock.api.windowed": ("WindowedStream",),
     "penstock.api.windows": (
+        "CumulativeEventTimeWindows",
         "EventTimeSessionWindows", "GlobalWindows", "ProcessingTimeSessionWindows",
         "SlidingEventTimeWindows", "SlidingProcessingTimeWindows", "TumblingEventTimeWindows",
         "TumblingProcessingTimeWindows",
@@ -221,7 +233,7 @@ _WHERE = {
     "penstock.operators.process_context": ("TimeDomain",),
     "penstock.operators.user_code": ("RuntimeContext",),
     "penstock.operators.window_functions": (
-        "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "EventTimeTrigger",
+        "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "CountWindow", "EventTimeTrigger", "SessionWindowTimeGapExtractor",
         "NeverTrigger", "ProcessingTimeTrigger", "PurgingTrigger", "TimeWindow", "Trigger", "TriggerResult",
     ),
     "penstock.state.descriptors": (

@@ -105,6 +105,26 @@ class ConnectedStreams:
         check_function(func, "co-map")
         return self.process(_CoMapped(func), output_type, on_error=on_error)
 
+    def flat_map(
+        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+    ) -> DataStream:
+        """Any number of records for one, of either input.
+
+        Args:
+            func: A ``CoFlatMapFunction``.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+
+        Raises:
+            UnsupportedError: ``func`` is no ``CoFlatMapFunction``.
+        """
+        if not hasattr(func, "flat_map1"):
+            raise UnsupportedError(
+                "flat_map of connected streams", expected="a CoFlatMapFunction with flat_map1 and flat_map2"
+            )
+        check_function(func, "co-flat-map")
+        return self.process(_CoFlatMapped(func), output_type, on_error=on_error)
+
 
 def _selector(selector: Any) -> tuple[Any, ...]:
     return tuple(selector) if isinstance(selector, (list, tuple)) else (selector,)
@@ -131,3 +151,13 @@ class _CoMapped:
 
     def process_element2(self, value: Any, ctx: Any) -> Any:
         return (self.function.map2(value),)
+
+
+class _CoFlatMapped(_CoMapped):
+    """A ``CoFlatMapFunction`` as a ``CoProcessFunction``."""
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return self.function.flat_map1(value)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return self.function.flat_map2(value)

@@ -12,11 +12,12 @@ from penstock.api.function_slots import check_function
 from penstock.api.keying import check_key_types, key_columns, of_untyped
 from penstock.api.process_steps import output_schema, policy, process_step
 from penstock.api.selectors import FromColumns, column_index, traced
+from penstock.api.step_settings import DataStreamSink, StepSettings
 from penstock.api.transformations import Compiler, Transformation, plain, side_output, transform
 from penstock.api.typeinfo import annotated_type, type_of
 from penstock.config import WATERMARK_INTERVAL_MS
-from penstock.errors import SpecError, UnsupportedError
-from penstock.functions.expr import InputRef, PythonCall
+from penstock.errors import SpecError
+from penstock.functions.expr import InputRef, Literal, PythonCall
 from penstock.jobgraph import Broadcast, Forward, Global, Rebalance, Rescale
 from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, UnionSpec, WatermarkSpec
 from penstock.plan import nodes as n
@@ -25,18 +26,19 @@ from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
+    from penstock.api.all_windowed import AllWindowedStream
     from penstock.api.connected import BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.keyed import KeyedStream
     from penstock.api.results import CloseableIterator
+    from penstock.api.windows import WindowAssigner
     from penstock.jobgraph import Partitioning
     from penstock.operators.output_tag import OutputTag
     from penstock.state.descriptors import MapStateDescriptor
 
 
-class DataStream:
+class DataStream(StepSettings):
     """A stream of records.
 
     Methods such as ``map`` return new streams. ``name``, ``uid``, ``set_parallelism`` and the like set the step
@@ -46,8 +48,8 @@ class DataStream:
     """
 
     def __init__(self, env: StreamExecutionEnvironment, step: Transformation) -> None:
+        super().__init__(step)
         self._env = env
-        self._step = step
 
     @property
     def schema(self) -> Schema:
@@ -61,61 +63,6 @@ class DataStream:
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
         return self._env
-
-    # -- the step's settings ----------------------------------------------------------------
-
-    def get_name(self) -> str:
-        """The step's name."""
-        return self._step.name
-
-    def name(self, name: str) -> Self:
-        """Name the step as plans and the dashboard show it."""
-        self._step.name = name
-        return self
-
-    def uid(self, uid: str) -> Self:
-        """Name the step's state: a later version of the program finds it by ``uid`` in a savepoint.
-
-        Raises:
-            UnsupportedError: The step has no settings (a collection, a union).
-        """
-        return self._set("uid", uid)
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """Run the step in ``parallelism`` subtasks.
-
-        Raises:
-            SpecError: ``parallelism`` is below 1.
-            UnsupportedError: The step has no settings.
-        """
-        if parallelism < 1:
-            raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
-        return self._set("parallelism", parallelism)
-
-    def slot_sharing_group(self, name: str) -> Self:
-        """Put the step into the slot sharing group ``name``, in slots of its own."""
-        return self._set("slot_sharing_group", name)
-
-    def disable_chaining(self) -> Self:
-        """Do not chain the step with the one before it. A vertex begins here."""
-        return self._set("chain", False)
-
-    start_new_chain = disable_chaining
-
-    def _set(self, attribute: str, value: Any) -> Self:
-        if attribute == "uid":
-            step = self._step.stands_for or self._step
-            if step.takes_uid:
-                step.uid = value
-                return self
-        if not self._step.configurable:
-            raise UnsupportedError(
-                f"{attribute} cannot be set on '{self._step.name}'",
-                expected="a step of your own functions",
-                remedy="set it on the map, process or window step before or after it",
-            )
-        setattr(self._step, attribute, value)
-        return self
 
     # -- functions ----------------------------------------------------------------------------
 
@@ -181,7 +128,8 @@ class DataStream:
                 on_error=on_error,  # type: ignore[arg-type]
             )
 
-        return self._then(transform(spec, (self._step,), schema, _title(kind)))
+        title = {"map": "Map", "flat_map": "Flat Map", "filter": "Filter"}[kind]
+        return self._then(transform(spec, (self._step,), schema, title))
 
     def process(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
@@ -201,12 +149,13 @@ class DataStream:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy) -> DataStream:
-        """The same records with event times and watermarks by ``strategy``.
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """The same records with event times and watermarks by ``watermark_strategy``.
 
         Raises:
             SpecError: The strategy's column is no event time, or is not there.
         """
+        strategy = watermark_strategy
         timed = self._with_times(strategy)
         idle = strategy.idle_timeout_ms
 
@@ -233,8 +182,7 @@ class DataStream:
             if found is not None and len(found) == 1 and _time_unit(self.schema.types[found[0]]):
                 column = found[0]
         if column is not None:
-            unit = _time_unit(self.schema.types[column])
-            if unit is None:
+            if (unit := _time_unit(self.schema.types[column])) is None:
                 raise SpecError(
                     f"column '{self.schema.names[column]}' is no event time",
                     expected="TIMESTAMP, TIMESTAMP_LTZ, or BIGINT milliseconds",
@@ -253,15 +201,23 @@ class DataStream:
 
     # -- keys, unions, partitions ------------------------------------------------------------------
 
-    def key_by(self, *selector: Any, key_type: t.LogicalType | None = None) -> KeyedStream:
+    def key_by(
+        self, *selector: Any, key_selector: Any = None, key_type: t.LogicalType | None = None
+    ) -> KeyedStream:
         """The stream by key: records of one key meet in one subtask.
 
         Args:
             selector: Names or numbers of columns, or one function of the record. A function that only reads fields
-                (``lambda r: r.user``) costs nothing per record.
+                (``lambda r: r.user``) costs nothing per record. A type behind the function is ``key_type``.
+            key_selector: The function, by its name in PyFlink.
             key_type: Type of the key that the function makes. None: its return annotation; without one, any Python
                 value, compared by value.
         """
+        if key_selector is not None:
+            selector = (key_selector, *selector)
+        if len(selector) > 1 and isinstance(selector[-1], t.LOGICAL_TYPES):
+            *rest, key_type = selector
+            selector = tuple(rest)
         selector = of_untyped(self.schema, selector)
         step, keys = self._step, key_columns(self.schema, selector)
         if keys is None:
@@ -282,6 +238,37 @@ class DataStream:
             return n.Project(input=inputs[0], expressions=(*refs, key), schema=schema)
 
         return plain(make, (self._step,), schema, "Key")
+
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+        """The stream in the windows of ``window_assigner``, without keys: one subtask does the work."""
+        schema = Schema(
+            (*self.schema.fields, t.Field("__key", t.IntType(nullable=False))), self.schema.rowtime
+        )
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            refs = tuple(InputRef(i, f.type) for i, f in enumerate(self.schema.fields))
+            return n.Project(
+                input=inputs[0], expressions=(*refs, Literal(0, t.IntType(nullable=False))), schema=schema
+            )
+
+        step = plain(make, (self._step,), schema, "One key")
+        keyed = self._env.streams.keyed(self._step, step, (len(schema) - 1,))
+        return self._env.streams.all_windowed(keyed, window_assigner)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """The fields with the numbers ``field_indexes``, as tuples.
+
+        Raises:
+            SpecError: There is no such field.
+        """
+        found = [column_index(self.schema, i, "project") for i in field_indexes]
+        refs = tuple(InputRef(i, self.schema.types[i]) for i in found)
+        schema = Schema(tuple(t.Field(f"f{k}", ref.type) for k, ref in enumerate(refs)))
+
+        def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            return n.Project(input=inputs[0], expressions=refs, schema=schema)
+
+        return self._then(plain(make, (self._step,), schema, "Projection"))
 
     def union(self, *streams: DataStream) -> DataStream:
         """All records of this stream and of ``streams``.
@@ -404,34 +391,8 @@ class DataStream:
         return DataStream(self._env, step)
 
 
-class DataStreamSink:
-    """A sink of the job; methods set its step and return it."""
-
-    def __init__(self, step: Transformation) -> None:
-        self._step = step
-
-    def name(self, name: str) -> DataStreamSink:
-        """Name the sink as plans and the dashboard show it."""
-        self._step.name = name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """Name the sink's state: a later version of the program finds it by ``uid`` in a savepoint."""
-        self._step.uid = uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """Run the sink in ``parallelism`` subtasks."""
-        self._step.parallelism = parallelism
-        return self
-
-
 def _time_unit(type_: t.LogicalType) -> int | None:
     """µs of one unit of an event-time column: timestamps are µs, whole numbers ms."""
     if isinstance(type_, t.TIMESTAMPS):
         return 1
     return 1_000 if isinstance(type_, (t.BigIntType, t.IntType)) else None
-
-
-def _title(kind: str) -> str:
-    return {"map": "Map", "flat_map": "Flat Map", "filter": "Filter"}[kind]

@@ -12,11 +12,12 @@ from penstock.api import execution
 from penstock.api.attached import ends_with_client
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink, Source
-from penstock.api.datastream import DataStream, DataStreamSink
+from penstock.api.datastream import DataStream
 from penstock.api.results import CloseableIterator
 from penstock.api.selectors import column_index, traced
 from penstock.api.settings import Settings
 from penstock.api.sink_casts import implicit_casts
+from penstock.api.step_settings import DataStreamSink
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of_values

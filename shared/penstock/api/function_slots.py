@@ -27,6 +27,7 @@ _METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "co-process": ((), ("process_element1", "process_element2", "on_timer")),
     "broadcast-process": ((), ("process_element", "process_broadcast_element", "on_timer")),
     "co-map": (("map1", "map2"), ()),
+    "co-flat-map": ((), ("flat_map1", "flat_map2")),
     "window": (("clear",), ("process", "apply")),
     "interval join": (("process_element",), ()),
     "key_by": (("get_key",), ()),

@@ -10,7 +10,7 @@ from penstock.api.functions import Function
 from penstock.api.process_steps import Input, output_schema, process_step
 from penstock.api.selectors import column_index, field_position, is_untyped
 from penstock.api.typeinfo import type_of
-from penstock.api.windows import GlobalWindows
+from penstock.api.windows import GlobalWindows, count_windows
 from penstock.columnar.python_values import is_bare, is_tuple
 from penstock.columnar.rows import row_class
 from penstock.errors import UnsupportedError
@@ -178,8 +178,10 @@ class KeyedStream(DataStream):
         """The stream in the windows of ``assigner``."""
         return self._env.streams.windowed(self, assigner)
 
-    def count_window(self, size: int) -> WindowedStream:
-        """A window of every ``size`` records of a key."""
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Windows of ``size`` records of a key. With ``slide`` one begins every ``slide`` records, so they overlap."""
+        if slide is not None:
+            return self.window(count_windows(size, slide))
         return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:

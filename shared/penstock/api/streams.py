@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.all_windowed import AllWindowedStream
 from penstock.api.connected import BroadcastStream, ConnectedStreams
 from penstock.api.datastream import DataStream
 from penstock.api.joins import IntervalJoin
@@ -35,6 +36,10 @@ class StreamFactory:
 
     def windowed(self, keyed: KeyedStream, assigner: WindowAssigner) -> WindowedStream:
         return WindowedStream(keyed, assigner)
+
+    def all_windowed(self, keyed: KeyedStream, assigner: WindowAssigner) -> AllWindowedStream:
+        """``keyed``: the stream with one key for all records."""
+        return AllWindowedStream(WindowedStream(keyed, assigner))
 
     def interval_join(self, left: KeyedStream, right: KeyedStream) -> IntervalJoin:
         return IntervalJoin(left, right)

@@ -19,8 +19,10 @@ from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import KeyedWindowSpec, RecordTimeSpec
 from penstock.operators.window_functions import (
+    CountTrigger,
     EventTimeTrigger,
     ProcessingTimeTrigger,
+    PurgingTrigger,
     Trigger,
     WindowCall,
 )
@@ -90,7 +92,7 @@ class WindowedStream:
                 "and set the merged window's timers",
             )
         default = EventTimeTrigger if self._assigner.event_time else ProcessingTimeTrigger
-        of_itself = self._assigner.spec.kind != "global" and type(trigger) is default
+        of_itself = self._assigner.spec.kind not in ("global", "count") and type(trigger) is default
         self._trigger = None if of_itself else trigger
         return self
 
@@ -125,7 +127,7 @@ class WindowedStream:
         Args:
             aggregates: Built-in ones (``agg.count("n"), agg.avg("delay")``, or ``"count", ("max", "delay")``): the
                 results are rows (keys, aggregates, window_start, window_end). Or one ``AggregateFunction``, which may
-                be followed by a ``ProcessWindowFunction``.
+                be followed by a ``ProcessWindowFunction`` and by the types of the accumulator and of the result.
             window_function: The ``ProcessWindowFunction`` that gets the aggregate's result.
             accumulator_type: Type of the accumulator. None: the annotation of ``create_accumulator``; without one,
                 the accumulator is pickled.
@@ -136,7 +138,10 @@ class WindowedStream:
             SpecError: ``aggregates`` are none of these, or two output columns have one name.
             UnsupportedError: Built-in aggregates with a trigger, or by processing time.
         """
-        given = list(aggregates)
+        given = [a for a in aggregates if not isinstance(a, t.LOGICAL_TYPES)]
+        types = [a for a in aggregates if isinstance(a, t.LOGICAL_TYPES)]  # by position, as in PyFlink
+        if types:
+            accumulator_type, output_type = (*types, output_type)[:2]
         built_in = [agg.by_name(a) for a in given]
         if built_in and all(b is not None for b in built_in):
             return self._columnar([b for b in built_in if b is not None])
@@ -158,8 +163,9 @@ class WindowedStream:
 
     def _columnar(self, built_in: list[agg.BuiltinAggregate]) -> DataStream:
         keyed, late = self._keyed, self._late
-        if self._trigger is not None or not self._assigner.event_time:
+        if self._trigger is not None or not self._assigner.event_time or self._assigner.gap is not None:
             what = "a trigger" if self._trigger is not None else "processing time"
+            what = "a gap for each record" if self._assigner.gap is not None else what
             raise UnsupportedError(
                 f"built-in aggregates over a window with {what}",
                 expected="event-time windows with the default trigger",
@@ -259,7 +265,10 @@ class WindowedStream:
         on_error: str,
     ) -> DataStream:
         keyed = self._keyed
-        if self._assigner.spec.kind == "global" and self._trigger is None:
+        trigger = self._trigger
+        if trigger is None and self._assigner.spec.kind == "count":
+            trigger = PurgingTrigger.of(CountTrigger.of(self._assigner.spec.count))
+        if self._assigner.spec.kind == "global" and trigger is None:
             raise SpecError(
                 "a global window never fires by itself", expected=".trigger(CountTrigger.of(n)) or another"
             )
@@ -268,9 +277,9 @@ class WindowedStream:
             check_function(function, kind)
         if window_function is not None:
             check_function(getattr(window_function, "function", window_function), "window")
-        if self._trigger is not None:
-            check_function(self._trigger, "trigger")
-        bundle = WindowCall(function, window_function, state, self._trigger)
+        if trigger is not None:
+            check_function(trigger, "trigger")
+        bundle = WindowCall(function, window_function, state, trigger, self._assigner.gap)
         late = self._late
 
         def spec(step: Transformation, compiler: Compiler) -> KeyedWindowSpec:

@@ -15,11 +15,12 @@ class WindowAssigner:
     """Puts records into windows. Made by the classes of this module.
 
     ``spec``: kind and sizes of the windows, without the time column; ``event_time``: True for windows by
-    event time, False for windows by processing time.
+    event time, False for windows by processing time; ``gap``: a record → the gap of its session in ms, or None.
     """
 
     spec: WindowSpec
     event_time: bool = True
+    gap: Any = None
 
     @property
     def merging(self) -> bool:
@@ -41,6 +42,51 @@ def _slide(size: Any, slide: Any, offset: Any, event_time: bool) -> WindowAssign
         offset_us=duration_us(offset, "offset"),
     )
     return WindowAssigner(spec, event_time)
+
+
+def _dynamic(session_gap: Any, event_time: bool) -> WindowAssigner:
+    gap = getattr(session_gap, "extract", session_gap)
+    if not callable(gap):
+        raise SpecError(
+            "no gap of a session", expected="a SessionWindowTimeGapExtractor", got=repr(session_gap)
+        )
+    return WindowAssigner(WindowSpec(kind="session"), event_time, gap)
+
+
+def count_windows(size: int, slide: int) -> WindowAssigner:
+    """Windows of ``size`` records of a key, one of which begins every ``slide`` records.
+
+    Raises:
+        SpecError: A number is below 1.
+    """
+    for what, number in (("size", size), ("slide", slide)):
+        if number < 1:
+            raise SpecError(f"the {what} of a count window is not positive", expected=">= 1", got=str(number))
+    return WindowAssigner(WindowSpec(kind="count", count=size, count_slide=slide), False)
+
+
+class CumulativeEventTimeWindows:
+    """Windows of one start whose ends lie a step apart, by event time: SQL's CUMULATE."""
+
+    @staticmethod
+    def of(max_size: Any, step: Any, offset: Any = 0) -> WindowAssigner:
+        """Windows of ``step``, 2 · ``step`` … up to ``max_size``, then the next start; shifted by ``offset``.
+
+        Raises:
+            SpecError: ``max_size`` is no multiple of ``step``.
+        """
+        size_us = _positive(max_size, "size of a cumulative window")
+        step_us = _positive(step, "step of a cumulative window")
+        if size_us % step_us:
+            raise SpecError(
+                "the size of cumulative windows is no multiple of their step",
+                expected="a multiple of the step",
+                got=f"{max_size!r} and {step!r}",
+            )
+        spec = WindowSpec(
+            kind="cumulate", size_us=size_us, slide_us=step_us, offset_us=duration_us(offset, "offset")
+        )
+        return WindowAssigner(spec, True)
 
 
 def _positive(value: Any, what: str) -> int:
@@ -94,6 +140,15 @@ class EventTimeSessionWindows:
         """Records of a key belong to one window if less than ``gap`` lies between them."""
         return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), True)
 
+    @staticmethod
+    def with_dynamic_gap(session_gap: Any) -> WindowAssigner:
+        """Each record holds its session open as long as ``session_gap`` says.
+
+        Args:
+            session_gap: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
+        """
+        return _dynamic(session_gap, True)
+
 
 class ProcessingTimeSessionWindows:
     """Windows of a key that end after a gap without records, by processing time."""
@@ -102,6 +157,15 @@ class ProcessingTimeSessionWindows:
     def with_gap(gap: Any) -> WindowAssigner:
         """Records of a key belong to one window if less than ``gap`` lies between them."""
         return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), False)
+
+    @staticmethod
+    def with_dynamic_gap(session_gap: Any) -> WindowAssigner:
+        """Each record holds its session open as long as ``session_gap`` says.
+
+        Args:
+            session_gap: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
+        """
+        return _dynamic(session_gap, False)
 
 
 class GlobalWindows:

@@ -21,6 +21,7 @@ from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
 from penstock.operators.process_context import to_ms
 from penstock.operators.user_code import RuntimeContext, UserFunction
+from penstock.operators.window_assigning import Assign, AssignBy, assigner, check_assignable, times_of
 from penstock.operators.window_contents import WindowContents
 from penstock.operators.window_contexts import (
     LAST_US,
@@ -30,11 +31,7 @@ from penstock.operators.window_contexts import (
     WindowContext,
     user_window,
 )
-from penstock.operators.window_functions import (
-    GLOBAL_END,
-    TriggerResult,
-    WindowCall,
-)
+from penstock.operators.window_functions import GLOBAL_END, TriggerResult, WindowCall
 from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import ValueStateDescriptor
@@ -45,7 +42,7 @@ from penstock.types.canonical import user_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.jobgraph.specs import KeyedWindowSpec, WindowSpec
+    from penstock.jobgraph.specs import KeyedWindowSpec
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
     from penstock.state.key_groups import KeyGroups
@@ -54,28 +51,11 @@ if TYPE_CHECKING:
 _MS = 1_000
 
 
-def window_starts(window: WindowSpec, times: np.ndarray) -> np.ndarray:
-    """The starts (int64[n, k], µs) of the k windows of each of n times (µs), latest first.
-
-    If a sliding window's size is no multiple of its slide, the last start may belong to a window that does not
-    contain the time.
-    """
-    slide = window.slide_us if window.kind == "hop" else window.size_us
-    last = times - np.mod(times - window.offset_us, slide)
-    count = -(-window.size_us // slide)
-    return last[:, None] - np.arange(count, dtype=np.int64) * slide
-
-
 class KeyedWindowOperator(Operator):
     """Runs a reduce, aggregate or process function over tumbling, sliding, session or global windows."""
 
     def __init__(self, spec: KeyedWindowSpec) -> None:
-        if spec.window.kind not in ("tumble", "hop", "session", "global"):
-            raise UnsupportedError(
-                f"a Python function over {spec.window.kind} windows",
-                expected="tumble, hop, session or global",
-                remedy="use a built-in aggregate in SQL for cumulating windows",
-            )
+        check_assignable(spec.window)
         self._spec = spec
 
     # -- life ---------------------------------------------------------------------------------
@@ -119,6 +99,9 @@ class KeyedWindowOperator(Operator):
         if spec.window.kind == "session":
             pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
             self._sessions = backend.state(ValueStateDescriptor("session-windows", pairs))
+        if spec.window.kind == "count":
+            self._counted = backend.state(ValueStateDescriptor("elements", t.BigIntType()))
+        self._count = AssignBy(self._numbered, call.gap)
         self._window_function = call.window_function
         if self._window_function is None and spec.kind == "process":
             self._window_function = call.function
@@ -156,16 +139,16 @@ class KeyedWindowOperator(Operator):
 
     def _rows(self, batch: Batch) -> Iterator[Output]:
         spec = self._spec
-        times = self._times(batch)
+        times = times_of(spec, batch, self.ctx)
         columns = [batch.columns[i] for i in spec.keys]
         keys = tuples(columns)
         groups = key_groups(hash_columns(columns), self.ctx.max_parallelism)
         self._backend.begin_batch(keys, groups.tolist())
         rows = records(batch, spec.record_columns or None)
         late: list[int] = []
-        assign = self._assigner(times)
+        assign = assigner(spec.window, times, rows, self._count)
         for i, (key, row, time) in enumerate(zip(keys, rows, times.tolist(), strict=True)):
-            self._guarded(row, self._element, assign(i), key, row, time, late, i)
+            self._guarded(row, self._element, assign, key, row, time, late, i)
             if len(self._emit.items) >= OUTPUT_ROWS:
                 yield from self._emit.flush()
         yield from self._emit.flush()
@@ -178,39 +161,9 @@ class KeyedWindowOperator(Operator):
                 yield SideBatch(spec.late_tag, batch.take(np.array(late)).select(range(width)))
         self._backend.end_batch()
 
-    def _times(self, batch: Batch) -> np.ndarray:
-        if not self._spec.event_time:
-            return np.full(batch.num_rows, self.ctx.now_ms() * _MS, np.int64)
-        if batch.times is None or not batch.timed:
-            if self._spec.window.kind == "global":
-                return np.zeros(batch.num_rows, np.int64)
-            raise UnsupportedError(
-                "records without event time reach an event-time window",
-                expected="assign_timestamps_and_watermarks(…) with a timestamp assigner before it",
-                where=f"operator '{self.ctx.name}'",
-            )
-        return batch.times
-
-    def _assigner(self, times: np.ndarray) -> Callable[[int], list[Window]]:
-        """A function from a row number to the windows of the row."""
-        window = self._spec.window
-        match window.kind:
-            case "global":
-                return lambda i: [(-(2**63), GLOBAL_END)]
-            case "session":
-                ends = (times + window.gap_us).tolist()
-                starts = times.tolist()
-                return lambda i: [(starts[i], ends[i])]
-        size = window.size_us
-        rows = window_starts(window, times).tolist()
-        stamps = times.tolist()
-        return lambda i: [(s, s + size) for s in rows[i] if s + size > stamps[i]]
-
-    def _element(
-        self, windows: list[Window], key: Any, row: Any, time: int, late: list[int], index: int
-    ) -> None:
+    def _element(self, assign: Assign, key: Any, row: Any, time: int, late: list[int], index: int) -> None:
         taken = False
-        for window in windows:
+        for window in assign(index, key):
             if self._is_late(window) and self._sessions is None:
                 continue
             if self._sessions is not None:
@@ -226,6 +179,13 @@ class KeyedWindowOperator(Operator):
             self._register(key, window, self._cleanup_time(window))
         if not taken:
             late.append(index)
+
+    def _numbered(self, key: Any) -> int:
+        """How many elements of ``key`` came before this one; counted on."""
+        self._backend.scope.key = key
+        before = self._counted.value() or 0
+        self._counted.update(before + 1)
+        return before
 
     def _is_late(self, window: Window) -> bool:
         return self._spec.event_time and self._cleanup_time(window) <= self._watermark

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
 from penstock.operators.process_context import MAX_LONG, to_ms, to_us
-from penstock.operators.window_functions import GLOBAL_END, GlobalWindow, TimeWindow
+from penstock.operators.window_functions import GLOBAL_END, CountWindow, GlobalWindow, TimeWindow
 from penstock.state.states import MergingState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MS = 1_000
 def user_window(window: Window) -> TimeWindow:
     """The window in ms, as users see it; a ``GlobalWindow`` for the global window."""
     if window[1] == GLOBAL_END:
-        return GlobalWindow(*window)
+        return GlobalWindow(*window) if window[0] < 0 else CountWindow(*window)
     return TimeWindow(window[0] // _MS, window[1] // _MS)
 
 

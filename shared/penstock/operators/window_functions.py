@@ -16,6 +16,7 @@ from penstock.state.descriptors import ReducingStateDescriptor
 from penstock.types.logical import BigIntType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from penstock.types.logical import LogicalType
@@ -58,19 +59,38 @@ class GlobalWindow(TimeWindow):
         return self.end
 
 
+class CountWindow(GlobalWindow):
+    """The window of a number of elements; ``id``: its own number, from 0 for each key."""
+
+    @property
+    def id(self) -> int:
+        """The window's number."""
+        return self.start
+
+
+class SessionWindowTimeGapExtractor:
+    """Says how long each record holds its session open: ``EventTimeSessionWindows.with_dynamic_gap``."""
+
+    def extract(self, element: Any) -> int:
+        """The gap behind ``element``, ms; above 0."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class WindowCall:
     """The entry of a window operator in the function table.
 
     ``function``: a reduce function, an AggregateFunction, or None (all elements are kept). ``window_function``:
     a ProcessWindowFunction that is called with the result, or None. ``state_type``: the type of the
-    accumulator, or of an element if there is none.
+    accumulator, or of an element if there is none. ``gap``: a function from a record
+    to the gap of its session in ms, or None if all have one.
     """
 
     function: Any
     window_function: Any
     state_type: LogicalType
     trigger: Trigger | None = None
+    gap: Callable[[Any], int] | None = None
 
 
 class _Context:

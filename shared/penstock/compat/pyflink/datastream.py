@@ -25,9 +25,10 @@ _WHERE = {
     "penstock.api.functions": (
         "AllWindowFunction", "CoFlatMapFunction", "Function", "Partitioner", "ProcessAllWindowFunction",
     ),
+    "penstock.api.all_windowed": ("AllWindowedStream",),
     "penstock.api.results": ("CloseableIterator",),
     "penstock.operators.process_context": ("TimerService",),
-    "penstock.operators.window_functions": ("GlobalWindow",),
+    "penstock.operators.window_functions": ("CountWindow", "GlobalWindow", "SessionWindowTimeGapExtractor"),
 }  # fmt: skip
 _JAVA = "it wraps an object of Java, and there is no Java here"
 _ABSENT = {

@@ -36,7 +36,7 @@ class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     processing time.
     """
 
-    kind: Literal["tumble", "hop", "cumulate", "session", "global"]
+    kind: Literal["tumble", "hop", "cumulate", "session", "global", "count"]
     time: int | None = None
     size_us: int = 0
     slide_us: int = 0
@@ -44,6 +44,9 @@ class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     gap_us: int = 0
     #: Whether the window columns are TIMESTAMP_LTZ.
     ltz: bool = False
+    #: Of windows of a number of rows: how many, and how many rows lie between the starts of two.
+    count: int = 0
+    count_slide: int = 0
 
     def order(self) -> str | int | None:
         """The column with the event time; ``"time"``: the records' own event times; None: processing time."""
