@@ -75,6 +75,8 @@ class BlackholeWriter(SinkWriter):
 
 
 class BlackholeConnector(DeclaredConnector):
+    """The sink ``blackhole``, which drops all rows."""
+
     name = "blackhole"
     location = ()
     roles = ("sink",)

@@ -53,14 +53,17 @@ OPTIONS = OptionSet(
 
 
 def results_prefix(job_id: str) -> str:
+    """The folder of a job's result chunks in the object store."""
     return f"jobs/{job_id}/results/"
 
 
 def acks_prefix(job_id: str) -> str:
+    """The folder of the client's acknowledgements in the object store."""
     return f"jobs/{job_id}/results-ack/"
 
 
 def chunk_name(attempt: int, sequence: int) -> str:
+    """The name of a chunk, which sorts by attempt and sequence number."""
     return f"{attempt:06d}-{sequence:012d}"
 
 
@@ -71,6 +74,8 @@ def parse_chunk_name(key: str) -> tuple[int, int]:
 
 
 def encode_chunk(batch: Batch, *, offset: int, end: bool, settled: int | None = None) -> bytes:
+    """The bytes of a chunk: Arrow rows led by their kinds, with ``offset`` (rows before it) and ``end`` as
+    metadata."""
     rows = batch.to_external_arrow()
     kinds = np.zeros(len(batch), np.uint8) if batch.kinds is None else batch.kinds
     fields = [pa.field(KIND_FIELD, pa.uint8()), *rows.schema]
@@ -100,6 +105,7 @@ class ResultChunk:
 
 
 def decode_chunk(key: str, data: bytes) -> ResultChunk:
+    """The chunk with this key and these bytes."""
     attempt, sequence = parse_chunk_name(key)
     with pa.ipc.open_stream(data) as reader:
         batch = reader.read_next_batch()
@@ -268,6 +274,8 @@ class CollectWriter(SinkWriter):
 
 
 class CollectConnector(DeclaredConnector):
+    """The sink ``collect``, which stores the rows of a SELECT for the client."""
+
     name = "collect"
     location = ()
     roles = ("sink",)
@@ -296,6 +304,7 @@ class ResultReader:
         self.last_key: str | None = None
 
     def take(self, objects: Iterable[tuple[str, bytes]]) -> list[ResultChunk]:
+        """The chunks of (key, bytes) objects, without those of attempts that were replaced."""
         out = []
         for key, data in objects:
             chunk = decode_chunk(key, data)

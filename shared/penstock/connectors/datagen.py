@@ -70,12 +70,15 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
+    """The settings of one generated column."""
+
     name: str
     type: LogicalType
     settings: dict[str, Any]
 
     @property
     def is_sequence(self) -> bool:
+        """Whether the column is a sequence; else it is random."""
         return self.settings["kind"] == "sequence"
 
 
@@ -275,6 +278,8 @@ class _State:
 
 
 class DatagenReader(SourceReader):
+    """Generates the rows of its splits at the configured pace."""
+
     def __init__(self, table: TableInfo) -> None:
         options = OPTIONS.read(table.options)
         self._pace: int = options["rows-per-second"]
@@ -333,6 +338,8 @@ class DatagenReader(SourceReader):
 
 
 class DatagenConnector(DeclaredConnector):
+    """The source ``datagen``, which generates rows."""
+
     name = "datagen"
     location = ()
     roles = ("source",)

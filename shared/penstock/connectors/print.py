@@ -105,6 +105,8 @@ def _value_text(value: Any, type_: t.LogicalType) -> str:
 
 
 class PrintWriter(SinkWriter):
+    """Prints each row to the slot's output."""
+
     def __init__(self, options: dict[str, Any]) -> None:
         self._identifier = options["print-identifier"]
         self._standard_error = options["standard-error"]
@@ -129,6 +131,8 @@ class PrintWriter(SinkWriter):
 
 
 class PrintConnector(DeclaredConnector):
+    """The sink ``print``, which prints rows to the slot's output."""
+
     name = "print"
     location = ()
     roles = ("sink",)

@@ -101,6 +101,7 @@ def connector_of(options: Mapping[str, str], *, where: str | None = None) -> Con
 
 
 def table_info(schema: Schema, options: Mapping[str, str], primary_key: Sequence[str] = ()) -> TableInfo:
+    """A table in the form that connectors take; its format is the option ``format``."""
     return TableInfo(schema, options, options.get("format"), tuple(primary_key))
 
 

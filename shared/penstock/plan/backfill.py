@@ -119,6 +119,7 @@ def check(graph: JobGraph, spark: SparkSupport | None) -> None:
 
 
 def has_history(graph: JobGraph) -> bool:
+    """Whether a source of the job has a history (connector hybrid)."""
     return any(isinstance(n.spec, SourceSpec) and n.spec.connector == HYBRID for n in _nodes(graph))
 
 

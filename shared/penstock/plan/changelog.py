@@ -45,6 +45,7 @@ class ChangelogModes:
                 self._before[id(child)] = self._before.get(id(child), False) or node.asks_before(wanted)
 
     def before(self, node: Node) -> bool:
+        """Whether the node must emit −U before +U."""
         return self._before.get(id(node), False)
 
     def mode(self, node: Node) -> Mode:

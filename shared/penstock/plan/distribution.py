@@ -35,6 +35,7 @@ class Distributions:
         self._memo: dict[int, Spread] = {}
 
     def output(self, op: PlannedOperator) -> Spread:
+        """How the rows of the operator's output are spread over its subtasks."""
         found = self._memo.get(id(op))
         if found is None:
             ports = [self.port(op, i) for i in range(len(op.inputs))]

@@ -28,6 +28,7 @@ def without_rows(node: n.Node) -> n.Node:
 
 
 def empty(schema: Schema) -> n.Values:
+    """A plan node without rows."""
     batch = Batch(schema, [Column.of(field.type, []) for field in schema.fields]).to_arrow()
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -36,4 +37,5 @@ def empty(schema: Schema) -> n.Values:
 
 
 def is_empty(node: n.Node) -> bool:
+    """Whether the node is known to have no rows."""
     return isinstance(node, n.Values) and node.data == empty(node.schema).data

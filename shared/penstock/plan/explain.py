@@ -31,6 +31,7 @@ def explain(
     vertices: Sequence[JobVertex],
     edges: Sequence[JobEdge],
 ) -> str:
+    """The text of EXPLAIN: the logical plan, the optimized plan, the operators and the job graph."""
     final = " (bounded: final rows once)" if analysis.final else ""
     parts = [
         "== Logical Plan ==",
@@ -107,6 +108,7 @@ def physical_text(operators: Sequence[PlannedOperator]) -> str:
 
 
 def partitioning_text(partitioning: Partitioning, schema: Schema) -> str:
+    """The partitioning of an edge in words."""
     match partitioning:
         case Forward():
             return "forward"
@@ -123,6 +125,7 @@ def partitioning_text(partitioning: Partitioning, schema: Schema) -> str:
 
 
 def graph_text(vertices: Sequence[JobVertex], edges: Sequence[JobEdge]) -> str:
+    """The job graph as text: a line for each vertex and each edge."""
     number = {v.id: i + 1 for i, v in enumerate(vertices)}
     lines = [f"v{number[v.id]} (parallelism {v.parallelism}): {v.name}" for v in vertices]
     for edge in edges:

@@ -170,6 +170,7 @@ def window_words(window: WindowSpec, columns: Sequence[str], keys: Iterable[str]
 
 
 def order_words(order: Sequence[SortKey], columns: Sequence[str]) -> str:
+    """The sort keys in words."""
     return ", ".join(
         f"{columns[k.index]}{' desc' if k.descending else ''}{'' if k.nulls_first else ' nulls last'}"
         for k in order
@@ -187,6 +188,7 @@ def listed(row: Sequence[str], columns: Sequence[int]) -> str:
 
 
 def calls_words(calls: Sequence[AggregateCall], columns: Sequence[str]) -> str:
+    """The aggregate calls in words, of bounded length."""
     return bounded(", ".join(call_words(c, columns) for c in calls))
 
 
@@ -196,10 +198,12 @@ def table_set(tables: frozenset[str]) -> str:
 
 
 def updates_words(retracts: bool) -> str:
+    """In words whether the input updates rows."""
     return "rows change" if retracts else "rows are only added"
 
 
 def befores_words(emit_before: bool) -> str:
+    """In words whether the output has rows of kind −U."""
     return "sends what it replaces" if emit_before else "sends new rows only"
 
 

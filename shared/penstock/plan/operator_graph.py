@@ -75,6 +75,7 @@ class PlannedOperator:
 
 
 def all_inputs(op: PlannedOperator) -> list[OperatorInput]:
+    """The inputs of all ports of an operator."""
     return [i for group in op.inputs for i in group]
 
 

@@ -222,6 +222,7 @@ def _late_sink(node: n.WindowAggregate, table: n.TableRef, name: str) -> n.Sink:
 
 
 def t_schema(table: n.TableRef, expressions: Sequence[Expr]) -> n.Schema:
+    """The columns of a table under the types of these expressions."""
     from penstock.types.logical import Field, Schema
 
     return Schema(tuple(Field(f.name, e.type) for f, e in zip(table.schema.fields, expressions, strict=True)))

@@ -32,6 +32,8 @@ class PlanChecker:
         self.after("translation of the statement", roots)
 
     def after(self, rule: str, roots: Sequence[Node]) -> list[Node]:
+        """Check the plan after a rule; return its nodes. Raises InternalError, which names the rule, if the
+        plan is broken."""
         outputs = [_columns(root.schema) for root in roots]
         if outputs[: len(self._outputs)] != self._outputs:
             raise _broken(rule, "the plan's outputs", str(self._outputs), str(outputs))

@@ -31,6 +31,7 @@ class WindowProperty:
     time: int | None
 
     def moved(self, mapping: dict[int, int]) -> WindowProperty | None:
+        """The property under other column numbers (``mapping``: old -> new); None if no window column is left."""
         move = {name: mapping.get(i) if i is not None else None
                 for name, i in (("start", self.start), ("end", self.end), ("time", self.time))}  # fmt: skip
         if all(i is None for i in move.values()):
@@ -83,6 +84,7 @@ class Analysis:
         self._memo: dict[int, tuple[Node, Properties]] = {}
 
     def of(self, node: Node) -> Properties:
+        """The properties of a node's rows."""
         found = self._memo.get(id(node))
         if found is None:
             found = (node, node.properties(self))
@@ -96,6 +98,7 @@ class Analysis:
 
 
 def is_proctime(expr: Expr) -> bool:
+    """Whether the expression is PROCTIME()."""
     return isinstance(expr, Call) and expr.function == "PROCTIME"
 
 

@@ -57,6 +57,7 @@ class Pruner:
         self.memo: dict[int, tuple[Node, Node, Mapping_]] = {}
 
     def run(self, node: Node) -> tuple[Node, Mapping_]:
+        """(the node with only the columns that are read, old column number -> new)."""
         found = self.memo.get(id(node))
         if found is None:
             new, mapping = node.pruned(self, self.needed[id(node)])

@@ -30,6 +30,7 @@ class PushDown:
         self.shared = {key for key, count in readers.items() if count > 1}
 
     def run(self, node: Node) -> Node:
+        """The node with all conditions below it pushed down as far as possible."""
         found = self._memo.get(id(node))
         if found is None:
             found = (node, self.push(node, []))

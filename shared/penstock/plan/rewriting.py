@@ -26,6 +26,7 @@ class Interner:
         self._memo: dict[int, tuple[Node, Node]] = {}
 
     def intern(self, node: Node) -> Node:
+        """The node with equal subtrees replaced by one shared node."""
         found = self._memo.get(id(node))
         if found is not None:
             return found[1]
@@ -38,6 +39,7 @@ class Interner:
         return shared
 
     def intern_all(self, nodes: Iterable[Node]) -> list[Node]:
+        """``intern`` of several nodes, which share subtrees."""
         return [self.intern(node) for node in nodes]
 
     def fingerprint(self, node: Node) -> str:
@@ -140,6 +142,7 @@ def walk(roots: Iterable[Node]) -> list[Node]:
 
 
 def conjuncts(expr: Expr | None) -> list[Expr]:
+    """The parts of a condition that AND connects; BETWEEN gives two. No condition has none."""
     if expr is None:
         return []
     if isinstance(expr, Call) and expr.function == "AND":
@@ -155,6 +158,7 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr | None:
+    """The distinct parts connected by AND; None if there are none."""
     unique = without_repeats(parts)
     if not unique:
         return None
@@ -180,10 +184,12 @@ def size(expr: Expr) -> int:
 
 
 def shift(expr: Expr, by: int) -> Expr:
+    """The expression with all column numbers increased by ``by``."""
     return transform(expr, lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) else e)
 
 
 def identity(node: Node) -> list[Expr]:
+    """One expression for each column of the node."""
     return [InputRef(i, f.type) for i, f in enumerate(node.schema.fields)]
 
 

@@ -90,6 +90,7 @@ def type_of(own: LogicalType, given: LogicalType, what: str, *, exact: bool = Tr
 
 
 def boolean(type_: LogicalType, what: str) -> None:
+    """Raise Unsound unless the type is BOOLEAN; ``what`` names the expression."""
     type_of(type_, t.BooleanType(), what)
 
 

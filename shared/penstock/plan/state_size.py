@@ -75,6 +75,7 @@ def aggregates_bytes(
 
 
 def join_words(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str:
+    """The estimated bytes of state per row of each side of a join, in words."""
     a, b = (INDEX_BYTES + row_bytes(side) for side in (left, right))
     return f"about {a} B a left and {b} B a right row"
 

@@ -20,6 +20,7 @@ _INFIX = {"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "AND", "OR",
 
 
 def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys: Sequence[int]) -> str:
+    """The equalities of a join in words."""
     a, b = left.names, right.names
     return " AND ".join(f"left.{a[i]} = right.{b[j]}" for i, j in zip(left_keys, right_keys, strict=True))
 
@@ -30,16 +31,19 @@ def column_names(columns: Sequence[int], schema: Schema) -> str:
 
 
 def group_keys(keys: tuple[int, ...], schema: Schema) -> str:
+    """``keys=[a, b]``."""
     return f"keys=[{column_names(keys, schema)}]"
 
 
 def calls_text(calls: Sequence[AggregateCall], schema: Schema) -> str:
+    """The aggregate calls, each after a comma; empty without calls."""
     if not calls:
         return ""
     return ", " + ", ".join(call_text(c, schema) for c in calls)
 
 
 def call_text(call: AggregateCall, schema: Schema) -> str:
+    """An aggregate call with its arguments and FILTER."""
     args = column_names(call.args, schema) if call.args else ("*" if call.function == "COUNT" else "")
     distinct = "DISTINCT " if call.distinct else ""
     constants = "".join(f", {c!r}" for c in call.constants)
@@ -48,6 +52,7 @@ def call_text(call: AggregateCall, schema: Schema) -> str:
 
 
 def order_text(order: Sequence[SortKey], schema: Schema) -> str:
+    """``order=[a ASC, b DESC]``."""
     words = [
         schema.names[k.index]
         + (" DESC" if k.descending else " ASC")
@@ -58,6 +63,7 @@ def order_text(order: Sequence[SortKey], schema: Schema) -> str:
 
 
 def window_text(window: WindowSpec, schema: Schema | None) -> str:
+    """A window with its time column and its lengths."""
     time = (
         ""
         if schema is None
@@ -74,6 +80,7 @@ def window_text(window: WindowSpec, schema: Schema | None) -> str:
 
 
 def projections_text(exprs: Sequence[Expr], out: Schema, schema: Schema) -> str:
+    """The projections with their names."""
     parts = []
     for name, expr in zip(out.names, exprs, strict=True):
         shown = text(expr, schema)

@@ -136,6 +136,7 @@ def grouped(
 
 
 def group_aggregate(spec: s.GroupAggregateSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The aggregation as Spark's own; None if Spark has none with the same results."""
     types = frame.schema.types
     if any(isinstance(types[k], _UNGROUPABLE) for k in spec.keys):
         return None
@@ -148,6 +149,7 @@ def group_aggregate(spec: s.GroupAggregateSpec, frame: Frame, output: Schema) ->
 
 
 def window_aggregate(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The window aggregation as Spark's own; None if Spark has none with the same results."""
     types = frame.schema.types
     window = spec.window
     if any(isinstance(types[k], _UNGROUPABLE) for k in spec.keys):

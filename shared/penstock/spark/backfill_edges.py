@@ -49,12 +49,14 @@ Record = tuple[int, int, int, int, int, str, int, bytes]
 
 
 def record_batch(records: list[Record]) -> pa.RecordBatch:
+    """The records of segments as an Arrow record batch."""
     columns = list(zip(*records, strict=True))
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    """The records of segments in Arrow record batches."""
     for rows in batches:
         yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
@@ -87,6 +89,7 @@ class SegmentWriter:
         self._records: list[Record] = []
 
     def write(self, batch: Batch) -> None:
+        """Add rows to the open segments of the subtasks that they belong to."""
         for channel, rows in self._partitioner.partition(batch):
             target = self._targets[channel]
             since, parts, n = self._open.get(target, (self.watermark, [], 0))
@@ -99,11 +102,13 @@ class SegmentWriter:
                 self._seal(target)
 
     def emit(self, element: Control) -> None:
+        """Take a watermark into account; other control elements are ignored."""
         # Rows may always be ahead of event time: an open segment keeps its place.
         if isinstance(element, Watermark):
             self.watermark = element.value
 
     def finish(self) -> None:
+        """Close all open segments."""
         for target in list(self._open):
             self._seal(target)
 
@@ -130,6 +135,8 @@ class SegmentReader:
         self._gates = {edge: (gate, ElementDecoder(schema)) for edge, (gate, schema) in gates.items()}
 
     def batches(self, records: Iterable[Record]) -> Iterator[tuple[int, int, Batch]]:
+        """(gate, watermark in µs, rows) of the records, in order; small neighbouring segments of a gate are
+        joined."""
         held: list[Batch] = []
         rows, at = 0, (-1, MIN_WATERMARK)
         for edge, _, watermark, _, _, _, flags, payload in records:

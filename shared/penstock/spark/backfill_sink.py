@@ -56,4 +56,5 @@ class HistorySink(SinkOperator):
         return held
 
     def written(self, batch: Batch) -> Iterator[Output]:
+        """Write a batch as the sink does."""
         return super().process(0, batch)

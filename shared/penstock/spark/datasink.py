@@ -39,10 +39,13 @@ class Committables(WriterCommitMessage):
 
 
 class Writer(DataSourceArrowWriter):
+    """Writes the partitions of a frame to a connector's sink, and commits them together."""
+
     def __init__(self, table: TableWrite) -> None:
         self._table = table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition; return its committables."""
         return next(carried(self._write(iterator), f"sink '{self._table.spec.connector}'"))
 
     def _write(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[WriterCommitMessage]:
@@ -62,6 +65,7 @@ class Writer(DataSourceArrowWriter):
         yield asyncio.run(stage(self._table, ctx, batches))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the committables of all partitions."""
         items = [item for m in messages if isinstance(m, Committables) for item in m.items]
         next(carried(iter(self._commit(items)), f"sink '{self._table.spec.connector}'"))
 

@@ -54,11 +54,13 @@ _known: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def read_table(session: SparkSession, table: TableRead) -> DataFrame:
+    """A bounded table as a DataFrame."""
     register(session)
     return session.read.format(NAME).schema(_struct(table)).option(_OPTION, _encoded(table)).load()
 
 
 def read_stream(session: SparkSession, table: TableRead) -> DataFrame:
+    """A table as a streaming DataFrame."""
     register(session)
     return session.readStream.format(NAME).schema(_struct(table)).option(_OPTION, _encoded(table)).load()
 
@@ -83,23 +85,30 @@ def _struct(table: TableRead) -> st.StructType:
 
 
 class PenstockDataSource(DataSource):
+    """The Spark data source whose tables are Penstock's connectors. Its option holds the pickled table."""
+
     @classmethod
     def name(cls) -> str:
+        """The name under which the data source is registered."""
         return NAME
 
     def _table(self) -> Any:
         return cloudpickle.loads(base64.b64decode(self.options[_OPTION]))
 
     def schema(self) -> st.StructType:
+        """The columns of the table, hidden ones included."""
         return _struct(self._table())
 
     def reader(self, schema: st.StructType) -> DataSourceReader:
+        """The reader of a bounded table."""
         return _Reader(self._table())
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
+        """The reader of a stream."""
         return StreamReader(self._table())
 
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer of a table."""
         return Writer(self._table())
 
 

@@ -70,6 +70,7 @@ class Driver:
         self._loop = asyncio.new_event_loop()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the operators over a partition's batches; yield the output."""
         with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
             self._open(Path(folder))
             try:
@@ -81,6 +82,7 @@ class Driver:
                 self.close()
 
     def close(self) -> None:
+        """Stop and close all operators."""
         for operator in self.operators:
             if isinstance(operator, PausingOperator):
                 self._loop.run_until_complete(operator.stop())

@@ -60,6 +60,7 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
 
     def send(self, frame: FromDriver) -> None:
+        """Send a frame; any thread may call it."""
         data = self._encoder.encode(frame)
         with self._lock:
             self._file.write(len(data).to_bytes(4, "big") + data)
@@ -67,6 +68,7 @@ class Channel:
 
 
 def main() -> None:
+    """The entry point of the driver process."""
     die_with_parent(int(os.environ.get("PENSTOCK_DRIVER_PARENT", os.getppid())))
     parser = argparse.ArgumentParser(description="Talk to Spark for a slot.")
     how = parser.add_mutually_exclusive_group(required=True)

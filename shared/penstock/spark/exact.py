@@ -30,7 +30,7 @@ _DIGITS = {t.TinyIntType: 3, t.SmallIntType: 5, t.IntType: 10, t.BigIntType: 19}
 
 
 class NotNative(Exception):
-    pass
+    """Raised for an expression without an exact equivalent in Spark."""
 
 
 OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
@@ -90,6 +90,7 @@ def _decimal(type_: t.LogicalType) -> tuple[int, int]:
 
 
 def apply(op: str, a: Column, b: Column) -> Column:
+    """``a op b`` for op in + - *."""
     return a + b if op == "+" else a - b if op == "-" else a * b
 
 
@@ -112,6 +113,7 @@ def decimal_arithmetic(
 
 
 def moved(op: str, time: Column, type_: t.LogicalType, by: Column, result: t.LogicalType) -> Column:
+    """A time plus or minus an interval in µs. Raises NotNative if the result would lose precision."""
     if type(result) is not type(type_) or result.precision < type_.precision:  # type: ignore[union-attr]
         raise NotNative
     at = micros(time, type_)

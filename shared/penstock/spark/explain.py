@@ -108,6 +108,7 @@ def stop() -> None:
 
 
 def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer one question per line with one line, until ``questions`` ends."""
     for line in questions:
         try:
             answer = Answer(text=_explained(msgspec.json.decode(line, type=Question)))

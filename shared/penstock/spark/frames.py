@@ -50,6 +50,7 @@ class Frame:
 
     @cached_property
     def names(self) -> list[str]:
+        """The names of the columns in Spark."""
         return column_names(self.schema)
 
     @cached_property
@@ -58,9 +59,11 @@ class Frame:
         return [col(n) for n in self.names]
 
     def column(self, index: int) -> Column:
+        """Column ``index`` as a Spark column."""
         return self._columns[index]
 
     def columns(self) -> list[Column]:
+        """All visible columns as Spark columns."""
         return list(self._columns)
 
     def over(self, df: DataFrame) -> Frame:
@@ -70,6 +73,7 @@ class Frame:
         return made
 
     def hidden(self) -> list[Column]:
+        """The hidden columns (event time, order of arrival) that the frame has."""
         return [*([col(TIME)] if self.time else []), *([col(ARRIVAL)] if self.arrival else [])]
 
     def select(self, schema: Schema, columns: Sequence[Any]) -> Frame:
@@ -102,4 +106,5 @@ class Frame:
 
 
 def typed_null(type_: LogicalType) -> Column:
+    """A NULL of this type."""
     return F.lit(None).cast(spark_type(type_))

@@ -26,11 +26,14 @@ ARRIVAL = "__arrival"
 
 @dataclass(eq=False, slots=True)
 class Edge:
+    """The output of an operator that another one reads; ``tag`` names a side output (None: the main output)."""
+
     source: Node
     tag: str | None = None
 
     @property
     def schema(self) -> Schema:
+        """The columns of the output."""
         return self.source.output if self.tag is None else self.source.node.side_outputs[self.tag]
 
 
@@ -47,17 +50,21 @@ class Node:
 
     @property
     def spec(self) -> OperatorSpec:
+        """The operator's specification."""
         return self.node.spec
 
     @property
     def output(self) -> Schema:
+        """The columns of the main output."""
         return self.node.output
 
     @property
     def name(self) -> str:
+        """The operator's name."""
         return self.node.name
 
     def input_schema(self, index: int) -> Schema:
+        """The columns of input ``index``."""
         return self.inputs[index][0].schema
 
 

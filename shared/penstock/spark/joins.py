@@ -49,6 +49,7 @@ def join(spec: s.JoinSpec, left: Frame, right: Frame, output: Schema) -> Frame |
 
 
 def window_join(spec: s.WindowJoinSpec, left: Frame, right: Frame, output: Schema) -> Frame | None:
+    """The window join as Spark's own; None if a key has a type that Spark cannot join by."""
     if not _joinable(spec.left_keys, left) or not _joinable(spec.right_keys, right):
         return None
     a, b, ours, theirs = _renamed(left, right)
@@ -112,6 +113,7 @@ def _joined(
 
 
 def set_operation(spec: s.SetOperationSpec, left: Frame, right: Frame, output: Schema) -> Frame | None:
+    """INTERSECT or EXCEPT as Spark's own; None for columns that Spark cannot compare."""
     if any(isinstance(x, (t.MapType, t.MultisetType, t.RawType)) for x in left.schema.types):
         return None
     a = left.with_hidden(time=False, arrival=False).renamed(output).df

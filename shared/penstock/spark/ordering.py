@@ -44,6 +44,7 @@ def _arrival(frame: Frame, *, last_first: bool = False) -> list[Column]:
 
 
 def sort(spec: s.SortSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The sort as Spark's own; None if Spark has no such order."""
     order = sort_columns(spec.order, frame)
     if order is None:
         return None
@@ -52,6 +53,7 @@ def sort(spec: s.SortSpec, frame: Frame, output: Schema) -> Frame | None:
 
 
 def temporal_sort(spec: s.TemporalSortSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The sort by event time as Spark's own; None if Spark has no such order."""
     rest = sort_columns(spec.order, frame)
     if rest is None:
         return None
@@ -60,6 +62,7 @@ def temporal_sort(spec: s.TemporalSortSpec, frame: Frame, output: Schema) -> Fra
 
 
 def limit(spec: s.LimitSpec, frame: Frame, output: Schema) -> Frame:
+    """OFFSET and LIMIT in order of arrival."""
     df = frame.df.orderBy(*_arrival(frame)) if frame.arrival else frame.df
     return Frame(_cut(df, spec.offset, spec.limit), frame.schema, frame.time, frame.arrival).renamed(output)
 
@@ -71,6 +74,7 @@ def _cut(df, offset: int, count: int | None):  # type: ignore[no-untyped-def]
 
 
 def top_n(spec: s.TopNSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The Top-N as a window function of Spark; None if Spark has no such order."""
     order = sort_columns(spec.order, frame)
     keys = [*spec.partition, *(k for k in spec.window or () if k not in spec.partition)]
     if order is None or any(isinstance(frame.schema.types[k], _UNSORTABLE) for k in keys):
@@ -89,6 +93,7 @@ def top_n(spec: s.TopNSpec, frame: Frame, output: Schema) -> Frame | None:
 
 
 def deduplicate(spec: s.DeduplicateSpec, frame: Frame, output: Schema) -> Frame | None:
+    """The deduplication as a window function of Spark; None if Spark cannot partition by a key."""
     keys = [*spec.keys, *(spec.window or ())]
     if any(isinstance(frame.schema.types[k], _UNSORTABLE) for k in keys):
         return None

@@ -73,6 +73,7 @@ class Program:
 
     @property
     def output(self) -> Schema:
+        """The columns of the last step's main output."""
         return self.steps[-1].output
 
     def layout(self) -> tuple[list[str], list[Any]]:
@@ -94,6 +95,7 @@ class Program:
 
 
 def load_job_functions(job: JobContext) -> Callable[[str], Any]:
+    """A loader of the job's functions in a process of Spark."""
     graph = JobGraph(
         name=job.job_name, vertices=(), edges=(), config=job.config, functions=job.functions,
         python_path=job.python_path,
@@ -102,6 +104,7 @@ def load_job_functions(job: JobContext) -> Callable[[str], Any]:
 
 
 def partition_index() -> int:
+    """The number of the Spark partition that this process computes; 0 outside a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -48,6 +48,7 @@ class StateLayout:
     keyed: bool
 
     def struct(self) -> st.StructType:
+        """The columns as a Spark type."""
         return st.StructType(
             [st.StructField(n, spark_type(x)) for n, x in zip(self.names, self.types, strict=True)]
         )

@@ -59,6 +59,7 @@ def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> l
 
 
 def main() -> None:
+    """The entry point of the server process."""
     parser = argparse.ArgumentParser(description="Become a Spark Connect server.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--ui-port", type=int, required=True)

@@ -52,6 +52,7 @@ def prepare_environment() -> None:
 
 
 def is_remote(url: str) -> bool:
+    """Whether the URL is that of a Spark Connect server."""
     return url.startswith("sc://")
 
 

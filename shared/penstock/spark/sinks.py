@@ -38,6 +38,7 @@ def collected(frame: Frame) -> list[Batch]:
 
 
 def batch_of(frame: Frame, rows: pa.RecordBatch) -> Batch:
+    """The rows of an Arrow record batch from Spark as a batch of the frame's columns."""
     columns = [from_spark_array(x, rows.column(i)) for i, x in enumerate(frame.schema.types)]
     return Batch(frame.schema, columns, num_rows=rows.num_rows)
 

@@ -38,6 +38,7 @@ _NATIVE = {"filesystem": files.scan, "jdbc": jdbc.scan}
 
 
 def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext, job_id: str) -> Frame:
+    """The rows of a source: by Spark's own reader, in this process, or by the connector in Spark's tasks."""
     table = TableRead(spec, node.node.uid, job_id, job, node.wants_time, node.wants_arrival)
     native = _NATIVE.get(spec.connector)
     frame = None if native is None else native(session, table)
@@ -113,6 +114,7 @@ def _only_read(frame: Frame, spec: Any) -> tuple[Frame, Any]:
 
 
 def values(session: SparkSession, node: Node, spec: s.CollectionSourceSpec) -> Frame:
+    """The rows of a source whose rows are part of the plan."""
     with pa.ipc.open_stream(base64.b64decode(spec.data)) as reader:
         parts = [Batch.from_arrow(node.output, rb) for rb in reader]
     rows = Batch.concat(parts) if parts else Batch.empty(node.output)

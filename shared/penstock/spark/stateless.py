@@ -33,6 +33,7 @@ def calc(spec: s.CalcSpec, frame: Frame, output: Schema) -> Frame | None:
 def projected(
     frame: Frame, condition: Expr | None, projections: Sequence[Expr] | None, output: Schema
 ) -> Frame | None:
+    """The frame filtered and projected by Spark; None if an expression has no equivalent in Spark."""
     columns = frame.columns()
     if condition is not None:
         test = native(condition, columns)
@@ -52,6 +53,7 @@ def union(frames: Sequence[Frame], output: Schema, *, time: bool, arrival: bool)
 
 
 def expand(spec: s.ExpandSpec, frame: Frame, output: Schema) -> Frame | None:
+    """GROUPING SETS by Spark; None if an expression has no equivalent in Spark."""
     columns = frame.columns()
     parts = []
     for projections in spec.projections:
@@ -135,6 +137,7 @@ NULL_ROWTIME = "PENSTOCK the row time is NULL"
 
 
 def window_table(spec: s.WindowTableSpec, frame: Frame, output: Schema) -> Frame | None:
+    """A window table function by Spark; None for sessions and processing time."""
     window = spec.window
     if window.time is None or window.kind not in ("tumble", "hop", "cumulate"):
         return None
@@ -150,6 +153,7 @@ def window_table(spec: s.WindowTableSpec, frame: Frame, output: Schema) -> Frame
 
 
 def window_column(which: str, start: Column, end: Column, type_: LogicalType) -> Column:
+    """The column "start", "end" or "time" of windows whose bounds are µs."""
     value = {"start": start, "end": end, "time": end - F.lit(ROWTIME_STEP_US)}[which]
     return from_micros(value, type_)
 

@@ -71,6 +71,7 @@ class PositionLog:
         return asyncio.run(self._store.create(key, data))
 
     def splits(self, batch: int) -> list[Split] | None:
+        """The splits that were planned for a batch; None if it was not planned."""
         data = self._get(f"{batch:012d}/splits")
         return None if data is None else msgspec.json.decode(data, type=list[Split])
 
@@ -81,6 +82,7 @@ class PositionLog:
         return list(splits)
 
     def taken(self, batch: int, split_id: str) -> Taken | None:
+        """What a task read of a split in a batch; None if nothing is recorded."""
         data = self._get(self._key(batch, split_id))
         return None if data is None else msgspec.json.decode(data, type=Taken)
 
@@ -106,6 +108,8 @@ class SplitBatches(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
+    """Reads a table as a stream of numbered batches; a log makes repetitions equal."""
+
     def __init__(self, table: TableRead) -> None:
         self._table = table
         #: The last batch seen to be empty, and when (monotonic s).
@@ -124,9 +128,11 @@ class StreamReader(DataSourceStreamReader):
         return self._log_of
 
     def initialOffset(self) -> dict[str, int]:
+        """Spark's offset before the first batch."""
         return {"batch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
+        """The offset of the newest batch that has splits."""
         return next(carried(iter(self._latest(start)), self._where()))
 
     def _latest(self, start: dict[str, int]) -> Iterator[dict[str, int]]:
@@ -157,6 +163,7 @@ class StreamReader(DataSourceStreamReader):
         return all(x is not None and x.rows == 0 for x in taken)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One partition for each split of the batches between the offsets."""
         return next(carried(iter(self._partitions(start, end)), self._where()))
 
     def _partitions(self, start: dict[str, int], end: dict[str, int]) -> Iterator[list[InputPartition]]:
@@ -167,6 +174,7 @@ class StreamReader(DataSourceStreamReader):
         yield [SplitBatches(msgspec.json.encode(s), first, last) for s, first, last in found.values()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
         assert isinstance(partition, SplitBatches)
         return carried(self._read(partition), self._where())
 
@@ -185,6 +193,7 @@ class StreamReader(DataSourceStreamReader):
         """The log stays: it is small, and tells what was read when."""
 
     def stop(self) -> None:
+        """Drop the log's connection."""
         self._log_of = None
 
     def _where(self) -> str:

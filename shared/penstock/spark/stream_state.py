@@ -94,6 +94,7 @@ class StreamDriver(Driver):
         self._open(folder, _restored(program, state))
 
     def rows(self, payload: bytes) -> Iterator[pa.RecordBatch]:
+        """Process rows of an input, which the payload's first byte names; yield the output."""
         index = payload[0]
         schema = self.program.steps[0].inputs[index]
         with pa.ipc.open_stream(pa.py_buffer(payload)[1:]) as reader:
@@ -107,9 +108,11 @@ class StreamDriver(Driver):
                 yield from self._out(self._through(0, self.operators[0].process(index, batch)))
 
     def advance(self, watermark: int) -> Iterator[pa.RecordBatch]:
+        """The watermark (µs) has risen: yield the output."""
         yield from self._out(self._advance(watermark))
 
     def snapshot(self) -> bytes:
+        """The state as the bytes of a snapshot."""
         uid = self.program.steps[0].uid
         taken: OperatorSnapshot = self.operators[0].snapshot(1).copied()
         return write_snapshot({uid: taken}, checkpoint_id=1, key_groups=_RANGE)
@@ -132,15 +135,18 @@ class GroupProcessor(StatefulProcessor):
         self._timed = timed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark: open the state of a task's groups."""
         self._handle = handle
         self._state = handle.getValueState("operator", "data binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Spark: process rows of one group."""
         return self._run([bytes(row.payload) for row in rows], timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
+        """Spark: event time has passed a timer of one group."""
         return self._run([], timerValues)
 
     def _run(self, payloads: list[bytes], timers: TimerValues) -> Iterator[Row]:

@@ -41,6 +41,7 @@ class TableRead:
 
     @property
     def schema(self) -> Schema:
+        """The projected columns, then the metadata columns."""
         metadata = get_connector(self.spec.connector).metadata
         fields = [Field(key, metadata[key]) for key in self.spec.metadata]
         return Schema((*self.spec.schema.select(self.spec.projection).fields, *fields))
@@ -109,6 +110,7 @@ def _polled(loop: asyncio.AbstractEventLoop, reader: Any) -> Any:
 def source_context(
     table: TableRead | TableWrite, subtask: int, *, attempt: int = 1, parallelism: int | None = None
 ) -> SourceContext:
+    """The context of a connector that runs in a process of Spark."""
     spec: Any = table.spec
     sink = isinstance(table, TableWrite)
 

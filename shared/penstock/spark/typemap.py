@@ -97,6 +97,7 @@ def column_names(schema: Schema) -> list[str]:
 
 
 def struct_type(types: Iterable[LogicalType], names: Iterable[str]) -> st.StructType:
+    """A Spark row type of these columns."""
     return st.StructType([st.StructField(n, spark_type(x)) for n, x in zip(names, types, strict=True)])
 
 

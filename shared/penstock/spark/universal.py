@@ -67,6 +67,7 @@ def _with_arrival(node: Node, frame: Frame, program: Program) -> Frame:
 def keyed(
     node: Node, frames: Sequence[Frame], job: JobContext, kept: list[DataFrame] | None = None
 ) -> dict[str | None, Frame]:
+    """The outputs (by tag) of a keyed operator that our runtime runs within Spark, partition by partition."""
     spec = node.spec
     orders = [_time_order(spec.event_order(i), f) for i, f in enumerate(frames)]
     ordered = any(o is not None for o in orders)

@@ -42,6 +42,7 @@ class AggregateDraft:
 
 
 def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
+    """Whether the syntax node is a call of an aggregate function."""
     if isinstance(node, exp.Filter):
         return True
     if isinstance(node, (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):

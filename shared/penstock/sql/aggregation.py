@@ -381,6 +381,7 @@ class Aggregation:
     # -- binding above the aggregate ----------------------------------------------------------
 
     def special(self, node: exp.Expression) -> Expr | None:
+        """The column of an aggregate, a grouping function or a window bound; None for another expression."""
         if is_aggregate_node(self.ctx, node):
             return self._result(node)
         grouping = self._grouping_function(node)

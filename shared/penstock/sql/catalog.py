@@ -56,11 +56,14 @@ class Table:
     partition_keys: tuple[str, ...] = ()
 
     def info(self) -> TableInfo:
+        """The table in the form that connectors take."""
         return table_info(self.physical, self.options, self.primary_key)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """A declared view. ``text`` is its statement, ``query_text`` its query."""
+
     name: str
     query: exp.Expression
     columns: tuple[str, ...]
@@ -80,9 +83,11 @@ class Catalog:
     functions: UserFunctions = field(default_factory=UserFunctions)
 
     def names(self) -> list[str]:
+        """The names of all tables and views, sorted."""
         return sorted([*self.tables, *self.views])
 
     def table(self, name: str, where: str) -> Table:
+        """The table ``name``. Raises SqlError if there is none."""
         found = self.tables.get(name)
         if found is None and name in self.views:
             raise SqlError(
@@ -97,6 +102,7 @@ class Catalog:
         return found
 
     def view(self, name: str, where: str) -> View:
+        """The view ``name``. Raises SqlError if there is none."""
         found = self.views.get(name)
         if found is None and name in self.tables:
             raise SqlError(
@@ -111,6 +117,7 @@ class Catalog:
         return found
 
     def unknown(self, name: str, where: str, known: list[str], what: str) -> SqlError:
+        """The error for an unknown name, with the nearest known name."""
         return SqlError(
             f"unknown {what} '{name}'",
             expected="one of " + ", ".join(sorted(known)) if known else f"a declared {what}; there is none",
@@ -121,6 +128,7 @@ class Catalog:
         )
 
     def check_free(self, name: str, where: str) -> None:
+        """Raise SqlError if a table or view has this name."""
         if name in self.tables or name in self.views:
             raise SqlError(
                 f"'{name}' exists already",

@@ -30,6 +30,8 @@ BARE_FUNCTIONS = frozenset(
 
 
 class FlinkTokenizer(sg_tokens.Tokenizer):
+    """The tokens of Flink's SQL."""
+
     IDENTIFIERS: ClassVar = ["`"]
     QUOTES: ClassVar = ["'"]
     STRING_ESCAPES: ClassVar = ["'"]
@@ -268,4 +270,5 @@ class Flink(Dialect):
 
 
 def flink_parser() -> FlinkParser:
+    """A new parser of Flink's SQL, which raises at the first error."""
     return FlinkParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())

@@ -48,6 +48,7 @@ class Source:
         return Position() if start is None else position_in(self.text, start)
 
     def where(self, node: exp.Expression | None) -> str:
+        """The position of a syntax node, for errors."""
         suffix = f" of view '{self.view}'" if self.view else ""
         return str(self.position(node)) + suffix
 
@@ -60,6 +61,7 @@ class Source:
         got: str | None = None,
         remedy: str | None = None,
     ) -> SqlError:
+        """An SqlError at the position of ``node``."""
         return SqlError(message, expected=expected, got=got, where=self.where(node), remedy=remedy)
 
     def unsupported(
@@ -70,6 +72,7 @@ class Source:
         expected: str | None = None,
         remedy: str | None = None,
     ) -> UnsupportedError:
+        """An UnsupportedError at the position of ``node``."""
         return UnsupportedError(message, expected=expected, where=self.where(node), remedy=remedy)
 
 
@@ -80,4 +83,5 @@ def start_of(node: exp.Expression) -> int | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A remedy that names the known name nearest to ``name``; None if none is near."""
     return nearest(name, known)

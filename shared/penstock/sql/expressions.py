@@ -72,6 +72,7 @@ class ExpressionBinder:
         self.special = special
 
     def bind(self, node: exp.Expression) -> Expr:
+        """The typed expression of a syntax node. Raises SqlError or UnsupportedError with its position."""
         if self.special is not None:
             known = self.special(node)
             if known is not None:
@@ -90,6 +91,7 @@ class ExpressionBinder:
         return bound
 
     def call(self, name: str, args: list[Expr], node: exp.Expression, type_: Any = None) -> Expr:
+        """A typed call with the position of ``node``."""
         place = self.source.position(node)
         return make_call(name, args, type=type_, line=place.line, column=place.column, zone=self.zone)
 
@@ -427,10 +429,12 @@ class ExpressionBinder:
 
 
 def function_name(node: exp.Anonymous) -> str:
+    """The name of a called function."""
     return node.this.name if isinstance(node.this, exp.Expression) else str(node.this)
 
 
 def column_parts(node: exp.Column) -> list[str]:
+    """The parts of a qualified column name."""
     return [part.name for part in node.parts]
 
 

@@ -47,9 +47,11 @@ class UserFunctions:
         self._from_packages: dict[str, UserFunction] = {}
 
     def add(self, function: UserFunction) -> None:
+        """Declare a function; it replaces one of the same name."""
         self._by_name[function.name.lower()] = function
 
     def remove(self, name: str) -> bool:
+        """Remove a declared function. Returns whether there was one."""
         return self._by_name.pop(name.lower(), None) is not None
 
     def names(self) -> list[str]:
@@ -57,12 +59,15 @@ class UserFunctions:
         return sorted({*(f.name for f in self._by_name.values()), *INSTALLED.names()})
 
     def scalar(self, name: str) -> UserFunction | None:
+        """The scalar function of this name; None if there is none."""
         return self._of_kind(name, "scalar")
 
     def table(self, name: str) -> UserFunction | None:
+        """The table function of this name; None if there is none."""
         return self._of_kind(name, "table")
 
     def aggregate(self, name: str) -> UserFunction | None:
+        """The aggregate function of this name; None if there is none."""
         return self._of_kind(name, "aggregate")
 
     def has(self, name: str) -> bool:

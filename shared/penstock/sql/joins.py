@@ -26,6 +26,7 @@ _KINDS = {
 
 
 def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
+    """The relation of ``left`` joined as the clause ``join`` says."""
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     if (side, kind) not in _KINDS:
         raise ctx.source.unsupported(f"{side} {kind} JOIN".strip(), join)

@@ -40,6 +40,7 @@ def number(text: str) -> Literal:
 
 
 def decimal(value: Decimal) -> Literal:
+    """A DECIMAL literal. Raises SqlError for more than 38 digits."""
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
     # Flink counts the zero in front of the point.
@@ -102,12 +103,14 @@ def _time_us(text: str) -> int:
 
 
 def timestamp_us(text: str) -> int:
+    """µs since the epoch of ``yyyy-M-d[ H:m:s[.fraction]]``. Raises ValueError for other text."""
     day, _, clock = text.strip().partition(" ")
     days = (date.fromisoformat(_padded_date(day)) - _EPOCH.date()).days
     return days * 86_400_000_000 + (_time_us(clock) if clock else 0)
 
 
 def interval(text: str, unit: str, to: str | None) -> Literal:
+    """An INTERVAL literal. Raises SqlError for malformed text."""
     sign = -1 if text.strip().startswith("-") else 1
     body = text.strip().lstrip("+-").strip()
     wrong = SqlError(

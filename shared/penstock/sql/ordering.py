@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def sort_item(ctx: QueryBinder, item: exp.Ordered, binder: ExpressionBinder) -> tuple[Expr, bool, bool]:
+    """(expression, whether descending, whether NULLs come first) of an ORDER BY item."""
     descending = bool(item.args.get("desc"))
     nulls_first = (
         bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
@@ -33,6 +34,7 @@ def order_keys(
     binder: ExpressionBinder,
     distinct: bool,
 ) -> tuple[list[SortKey], list[tuple[str, Expr, str | None]]]:
+    """(sort keys, outputs) of ORDER BY; an expression that is no output is added to the outputs."""
     keys = []
     for item in order.expressions:
         descending = bool(item.args.get("desc"))
@@ -58,6 +60,7 @@ def order_keys(
 def output_index(
     ctx: QueryBinder, node: exp.Expression, outputs: list[tuple[str, Expr, str | None]]
 ) -> int | None:
+    """The output that an ORDER BY item names by its number or name; None if it is another expression."""
     number = literal_number(node)
     if number is not None:
         if not 1 <= number <= len(outputs):
@@ -88,6 +91,7 @@ def ordered(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> Relat
 def limited(
     ctx: QueryBinder, node: exp.Expression, relation: Relation, keys: tuple[SortKey, ...]
 ) -> Relation:
+    """The relation sorted and cut as ORDER BY, LIMIT and OFFSET say."""
     limit = count(ctx, node.args.get("limit"), "LIMIT")
     offset = count(ctx, node.args.get("offset"), "OFFSET") or 0
     schema = relation.node.schema
@@ -116,6 +120,7 @@ def _check_options(ctx: QueryBinder, clause: exp.Expression, options: exp.Expres
 
 
 def count(ctx: QueryBinder, clause: exp.Expression | None, what: str) -> int | None:
+    """The number of a LIMIT, FETCH or OFFSET clause; None without one. ``what`` names the clause in errors."""
     if clause is None:
         return None
     value = clause.args.get("expression") or clause.args.get("count")

@@ -75,6 +75,7 @@ class Overs:
             self._plan(partition, order, frame, members)
 
     def special(self, node: exp.Expression) -> Expr | None:
+        """The column of an OVER call; None for another expression."""
         if isinstance(node, exp.Window):
             for window, ref in self.results.values():
                 if window is node:

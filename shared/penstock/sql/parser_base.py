@@ -69,6 +69,7 @@ class ParserBase(sg_parser.Parser):
     """sqlglot's parser with our errors."""
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
+        """Raise an error with the position of the token and what was found there."""
         token = token or self._curr
         ended = not token or token.token_type == TokenType.SENTINEL
         if ended:
@@ -108,6 +109,7 @@ class ParserBase(sg_parser.Parser):
         return meant(before.text, CLAUSES)
 
     def expression(self, instance: E, token: Any = None, comments: Any = None) -> E:
+        """A syntax node that knows its position."""
         if (
             token is None
             and "start" not in instance.meta

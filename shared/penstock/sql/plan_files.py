@@ -35,6 +35,7 @@ class PlanFile:
         return None if path is None else Path(path)
 
     def exists(self) -> bool:
+        """Whether the file exists."""
         local = self._local
         return local.exists() if local is not None else waited(_get(self.located)) is not None
 

@@ -66,20 +66,24 @@ class QueryBinder:
     def expressions(
         self, relation: Relation, special: Callable[[exp.Expression], Expr | None] | None = None
     ) -> ExpressionBinder:
+        """A binder of expressions over the columns of ``relation``."""
         return ExpressionBinder(
             relation, self.source, zone=self.zone, functions=self.catalog.functions, special=special
         )
 
     def call(self, name: str, args: list[Expr], node: exp.Expression | None = None) -> Expr:
+        """A typed call with the position of ``node``."""
         place = self.source.position(node)
         return make_call(name, args, line=place.line, column=place.column, zone=self.zone)
 
     def project(self, relation: Relation, outputs: Sequence[tuple[str, Expr]]) -> Relation:
+        """The relation of named expressions."""
         return self.project_qualified(relation, [(name, expr, None) for name, expr in outputs])
 
     def project_qualified(
         self, relation: Relation, outputs: Sequence[tuple[str, Expr, str | None]]
     ) -> Relation:
+        """The relation of (name, expression, table) outputs; the table qualifies the name."""
         schema = unique_schema((name, expr.type) for name, expr, _ in outputs)
         expressions = tuple(expr for _, expr, _ in outputs)
         node = n.Project(input=relation.node, expressions=expressions, schema=schema)
@@ -96,6 +100,7 @@ class QueryBinder:
         return Relation(node, columns)
 
     def is_window_function(self, node: exp.Expression) -> bool:
+        """Whether the node is a window table function such as TUMBLE."""
         return isinstance(node, TableFunction) and node.args["name"].upper() in WINDOW_FUNCTIONS
 
     # -- queries -------------------------------------------------------------------------------
@@ -278,6 +283,7 @@ class QueryBinder:
     # -- FROM and WHERE ----------------------------------------------------------------------------
 
     def from_clause(self, select: exp.Select) -> Relation:
+        """The relation of FROM; one row without columns of the user's if there is no FROM."""
         clause = select.args.get("from_")
         if clause is None:
             empty = t.Schema((t.Field("ZERO", t.IntType(nullable=False)),))

@@ -60,5 +60,6 @@ class StatementResult:
 
 
 def select_of(graph: JobGraph, sink: SinkSpec) -> PlannedJob:
+    """The job of a SELECT, with the sink that collects its rows."""
     keys = sink.keys if sink.mode == "upsert" else None
     return PlannedJob(graph, "select", sink.schema, sink.mode, keys, graph.bounded)

@@ -39,10 +39,12 @@ class Relation:
 
     @classmethod
     def of(cls, node: n.Node, alias: str | None = None) -> Relation:
+        """The relation of a plan node's columns, qualified by ``alias``."""
         columns = tuple(ScopeColumn(f.name, alias, i, f.type) for i, f in enumerate(node.schema.fields))
         return cls(node, columns)
 
     def aliased(self, alias: str | None, names: Sequence[str] = ()) -> Relation:
+        """The visible columns under another table name and, if given, other column names."""
         renamed = [
             replace(c, table=alias, name=names[i] if i < len(names) else c.name)
             for i, c in enumerate(c for c in self.columns if not c.hidden)
@@ -55,9 +57,11 @@ class Relation:
 
     @property
     def visible(self) -> list[ScopeColumn]:
+        """The columns that ``*`` selects."""
         return [c for c in self.columns if not c.hidden]
 
     def ref(self, column: ScopeColumn) -> InputRef:
+        """An expression that reads the column."""
         return InputRef(column.index, column.type)
 
     def find(
@@ -118,6 +122,7 @@ class Names:
     taken: set[str] = field(default_factory=set)
 
     def unique(self, name: str) -> str:
+        """``name``, or ``name`` with the first free number appended; it counts as taken from now on."""
         candidate, i = name, 0
         while candidate in self.taken:
             candidate = f"{name}{i}"
@@ -127,6 +132,7 @@ class Names:
 
 
 def unique_schema(fields: Iterable[tuple[str, LogicalType]]) -> Schema:
+    """A schema of the fields in which repeated names get numbers."""
     names = Names()
     return Schema(tuple(Field(names.unique(name), type_) for name, type_ in fields))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def set_operation(ctx: QueryBinder, node: exp.SetOperation) -> Relation:
+    """The relation of UNION, INTERSECT or EXCEPT."""
     inputs = [ctx.query(node.this), ctx.query(node.expression)]
     inputs = [ctx.compact(r) for r in inputs]
     left, right = inputs

@@ -18,6 +18,7 @@ Rows = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 
 
 def show_rows(catalog: Catalog, statement: Show) -> Rows:
+    """The result of a SHOW statement."""
     where = str(statement.position)
     if statement.database not in (None, "default_database", "default_catalog"):
         raise catalog.unknown(statement.database or "", where, ["default_database"], "database")
@@ -64,6 +65,7 @@ def _like(pattern: Pattern, text: str) -> bool:
 
 
 def describe_rows(catalog: Catalog, statement: Describe) -> Rows:
+    """The result of a DESCRIBE statement."""
     return _columns(_find(catalog, statement.name, str(statement.position)))
 
 

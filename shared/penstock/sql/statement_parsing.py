@@ -40,7 +40,10 @@ _SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
 
 
 class StatementParser(DdlSyntax):
+    """Parses whole statements: queries, INSERT, DDL, SET, SHOW …"""
+
     def statement(self) -> Statement:
+        """The next statement. Raises UnsupportedError for a statement of Flink that Penstock does not have."""
         token = self._curr
         here = position_in(self.sql, token.start)
         word = token.text.upper()

@@ -69,6 +69,8 @@ class PartitionClause:
 
 @dataclass(frozen=True, slots=True)
 class LikeClause:
+    """LIKE of CREATE TABLE: another table, and which of its features to take."""
+
     name: str
     position: Position
     #: feature → INCLUDING | EXCLUDING | OVERWRITING
@@ -77,6 +79,8 @@ class LikeClause:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
+    """CREATE TABLE."""
+
     name: str
     position: Position
     columns: tuple[ColumnDef, ...]
@@ -119,6 +123,8 @@ class AlterView:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
+    """CREATE VIEW."""
+
     name: str
     position: Position
     query: exp.Expression
@@ -133,6 +139,8 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction:
+    """CREATE FUNCTION. ``target`` names the function's code."""
+
     name: str
     position: Position
     target: str
@@ -144,6 +152,8 @@ class CreateFunction:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
+    """DROP TABLE, VIEW or FUNCTION."""
+
     kind: Literal["TABLE", "VIEW", "FUNCTION"]
     name: str
     position: Position
@@ -168,6 +178,8 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Query:
+    """A query whose rows are shown."""
+
     query: exp.Expression
     position: Position = NOWHERE
     text: str = ""
@@ -175,6 +187,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class StatementSet:
+    """A statement set: several INSERTs that become one job."""
+
     inserts: tuple[Insert, ...]
     position: Position = NOWHERE
     text: str = ""
@@ -213,6 +227,8 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class ResetOption:
+    """RESET of one option, or of all (``key`` None)."""
+
     key: str | None = None
     position: Position = NOWHERE
     text: str = ""
@@ -251,6 +267,8 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
+    """DESCRIBE of a table or view."""
+
     name: str
     position: Position = NOWHERE
     text: str = ""
@@ -258,6 +276,8 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Use:
+    """USE of a catalog or database."""
+
     what: str
     name: str
     position: Position = NOWHERE

@@ -215,6 +215,7 @@ def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[e
 
 
 def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) -> Relation:
+    """The relation filtered by a WHERE condition, whose subqueries become joins."""
     for part in conjuncts(condition):
         nested = next(aggregate_nodes(ctx, part), None)
         if nested is not None:
@@ -254,4 +255,5 @@ def bind_condition(
 
 
 def filtered(node: n.Node, condition: Expr) -> n.Filter:
+    """The rows of ``node`` for which ``condition`` is TRUE."""
     return n.Filter(input=node, condition=condition, schema=node.schema)

@@ -83,6 +83,7 @@ def _common_type(ctx: QueryBinder, node: exp.Values, i: int, cells: list[Expr]) 
 
 
 def encode_rows(schema: t.Schema, rows: list[tuple[Any, ...]]) -> str:
+    """Rows of Python values in the form in which a plan holds them."""
     from penstock.types.batch import Batch
     from penstock.types.column import Column
 

@@ -36,6 +36,7 @@ WINDOW_TIME = t.TimestampType(3, nullable=False)
 
 
 def time_type(spec: WindowSpec) -> t.LogicalType:
+    """The type of the column window_time."""
     return t.TimestampLtzType(3, nullable=False) if spec.ltz or spec.time is None else WINDOW_TIME
 
 
@@ -154,6 +155,7 @@ def _time_column(ctx: QueryBinder, relation: Relation, descriptor: Descriptor) -
 def check_time_attribute(
     ctx: QueryBinder, relation: Relation, index: int, name: str, node: exp.Expression
 ) -> None:
+    """Raise SqlError unless column ``index`` is a time attribute."""
     known = ctx.analysis.of(relation.node)
     if index in known.rowtimes or index in known.proctimes:
         return
@@ -207,6 +209,7 @@ def _partition(ctx: QueryBinder, relation: Relation, table: TableArgument) -> tu
 
 
 def duration_us(ctx: QueryBinder, node: exp.Expression) -> int:
+    """The µs of a constant interval. Raises SqlError for another expression."""
     bound = ExpressionBinder(Relation.of(n.Values(schema=t.Schema(()), data="")), ctx.source).bind(node)
     if not isinstance(bound, Literal) or not isinstance(bound.type, t.DayTimeIntervalType):
         raise ctx.source.error(
@@ -226,6 +229,7 @@ def make_window(
     relation: Relation,
     durations: list[exp.Expression],
 ) -> WindowSpec:
+    """The specification of a window table function over the time column ``time``."""
     known = ctx.analysis.of(relation.node)
     processing = time in known.proctimes
     ltz = isinstance(relation.node.schema.types[time], t.TimestampLtzType)
@@ -331,4 +335,5 @@ def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> 
 
 
 def window_types(spec: WindowSpec) -> dict[str, t.LogicalType]:
+    """The types of the window columns "start", "end" and "time"."""
     return {"start": WINDOW_TIME, "end": WINDOW_TIME, "time": time_type(spec)}

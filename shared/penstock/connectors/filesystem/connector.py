@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class FilesystemConnector(DeclaredConnector):
+    """The connector ``filesystem``: source, sink and lookup of files."""
+
     name = "filesystem"
     takes_format = True
     runs = "native"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class FileLookup(LookupSource):
+    """The lookup of a table of files, which is read whole."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._path: str = OPTIONS.read(table.options)["path"]

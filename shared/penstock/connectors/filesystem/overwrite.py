@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 class OverwritingFileSink(FileSink):
+    """The sink of INSERT OVERWRITE: old files are replaced when the job has ended."""
+
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         await super().open(ctx, ())
         self._uncommitted = [msgspec.json.decode(item, type=PendingFile) for item in restored]

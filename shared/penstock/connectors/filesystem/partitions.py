@@ -53,6 +53,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
+    """The value of an escaped part of a path."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), text)
 
 
@@ -142,6 +143,7 @@ class Partitioning:
         return cls(keys, default, table.schema, data)
 
     def key_type(self, key: str) -> t.LogicalType:
+        """The type of a partition column."""
         return self.schema.types[self.schema.index(key)]
 
     def check(self, path: str) -> None:

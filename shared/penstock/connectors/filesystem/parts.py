@@ -52,6 +52,7 @@ class PartitionReader:
         self._reader = _file_reader(replace(ctx, schema=data, projection=read), table, files, payload)
 
     async def blocks(self, at: int | None) -> AsyncIterator[Block]:
+        """The blocks of the file's reader, with the partition's values added to their rows."""
         async for block in self._reader.blocks(at):
             yield Block(block.at, partial(self._decode, block))
 

@@ -29,6 +29,8 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
+    """A file and its size in bytes."""
+
     path: str
     size: int
 
@@ -73,7 +75,8 @@ class Files(ABC):
         """Moves a file, replacing nothing. False if ``source`` is absent (already moved)."""
 
     @abstractmethod
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether the file exists."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
@@ -81,6 +84,7 @@ class Files(ABC):
 
 
 def join(folder: str, *names: str) -> str:
+    """A path below ``folder``."""
     return "/".join([folder.rstrip("/"), *names])
 
 
@@ -98,6 +102,8 @@ def _hidden(relative: PurePosixPath) -> bool:
 
 
 class LocalFiles(Files):
+    """The files of this machine."""
+
     def list(self, pattern: str) -> list[FileInfo]:
         self._check_readable(pattern)
         if _GLOB.search(pattern):

@@ -71,6 +71,8 @@ class _Cut:
 
 
 class FileSink(SinkWriter):
+    """Writes files that become visible when their checkpoint is complete."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._options = OPTIONS.read(table.options)

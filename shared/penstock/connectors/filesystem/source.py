@@ -107,6 +107,8 @@ def _restored(split: Split) -> _State:
 
 
 class FileReader(SourceReader):
+    """Reads parts of files, a few at a time."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._states: dict[str, _State] = {}

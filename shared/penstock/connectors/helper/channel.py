@@ -60,6 +60,7 @@ class Channel(asyncio.BufferedProtocol, Generic[T]):
             self._transport.write(rows)
 
     def close(self) -> None:
+        """Close the channel when everything that waits has been sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -71,15 +72,19 @@ class Channel(asyncio.BufferedProtocol, Generic[T]):
     # -- the protocol ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection has ended."""
         self._lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: the memory for the next bytes."""
         return self._parts[0][self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: ``nbytes`` have arrived in that memory; all complete messages are handled."""
         self._filled += nbytes
         while self._parts and self._filled == len(self._parts[0]):
             done, self._filled = self._parts.pop(0), 0

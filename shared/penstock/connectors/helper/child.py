@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 class HelperPart(Protocol):
     """What serves one part. ``received`` may not wait."""
 
-    async def open(self) -> Opened: ...
+    async def open(self) -> Opened:
+        """Open the part; say what it can do."""
 
-    def received(self, message: ToHelper, payload: memoryview) -> None: ...
+    def received(self, message: ToHelper, payload: memoryview) -> None:
+        """Handle a message of the slot."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the part."""
 
 
 _PARTS: dict[str, Any] = {

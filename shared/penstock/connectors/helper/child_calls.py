@@ -48,6 +48,8 @@ class _Calls:
 
 
 class EnumeratorPart(_Calls):
+    """Runs a connector's enumerator in the helper process."""
+
     def __init__(
         self, connector: Connector, context: HelperContext, _: Open, send: Callable[..., None]
     ) -> None:
@@ -55,6 +57,7 @@ class EnumeratorPart(_Calls):
         self._enumerator = connector.enumerator(context.table)
 
     async def open(self) -> Opened:
+        """Nothing to open."""
         return Opened()
 
     async def call(self, message: Call, payload: memoryview) -> tuple[Answer, Any]:
@@ -64,10 +67,13 @@ class EnumeratorPart(_Calls):
         return Answer(call=message.call, splits=tuple(found)), b""
 
     async def close(self) -> None:
+        """Close the enumerator."""
         await self._enumerator.close()
 
 
 class LookupPart(_Calls):
+    """Runs a connector's lookup source in the helper process."""
+
     def __init__(
         self, connector: Connector, context: HelperContext, _: Open, send: Callable[..., None]
     ) -> None:
@@ -75,6 +81,7 @@ class LookupPart(_Calls):
         self._source = connector.lookup(context.table)
 
     async def open(self) -> Opened:
+        """Open the lookup source."""
         await self._source.open(self.context.source)
         return Opened()
 
@@ -87,4 +94,5 @@ class LookupPart(_Calls):
         return Answer(call=message.call, schema=rows.schema), encoded(rows)
 
     async def close(self) -> None:
+        """Close the lookup source."""
         await self._source.close()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 class ReaderPart:
+    """Runs a connector's reader in the helper process, within the credit of the slot."""
+
     def __init__(
         self, connector: Connector, context: HelperContext, _: Open, send: Callable[..., None]
     ) -> None:
@@ -49,6 +51,7 @@ class ReaderPart:
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> Opened:
+        """Open the reader. Raises UnsupportedError for a reader that defines ``dormant``."""
         kind = type(self._reader)
         if kind.dormant is not SourceReader.dormant:
             raise UnsupportedError(
@@ -62,6 +65,7 @@ class ReaderPart:
         return Opened()
 
     def received(self, message: ToHelper, payload: memoryview) -> None:
+        """Handle a message of the slot: new splits or credit."""
         match message:
             case AddSplits():
                 self._known.update({split.id: split for split in message.splits})
@@ -83,6 +87,7 @@ class ReaderPart:
         self._changed.set()
 
     async def close(self) -> None:
+        """Stop reading and close the reader."""
         if self._reading is not None:
             await end_tasks([self._reading])
         await self._reader.close()

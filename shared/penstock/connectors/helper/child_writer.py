@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 class WriterPart:
+    """Runs a connector's writer in the helper process."""
+
     def __init__(
         self, connector: Connector, context: HelperContext, message: Open, send: Callable[..., None]
     ) -> None:
@@ -44,6 +46,7 @@ class WriterPart:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Opened:
+        """Open the writer; say whether it flushes and commits."""
         if not self._opening.abandons:
             await self._writer.open(self._context.source, self._opening.restored)
         self._start(self._take())
@@ -52,9 +55,11 @@ class WriterPart:
         return Opened(flushes=kind.flush is not SinkWriter.flush, commits=commits)
 
     def received(self, message: ToHelper, payload: memoryview) -> None:
+        """Queue a message of the slot; messages are handled in order."""
         self._work.put_nowait((message, payload))
 
     async def close(self) -> None:
+        """Stop the work and close the writer."""
         await end_tasks(list(self._tasks))
         await self._writer.close()
 

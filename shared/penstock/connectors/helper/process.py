@@ -97,6 +97,7 @@ class HelperProcess:
             raise
 
     def send(self, message: Any, payload: Any = b"") -> None:
+        """Send a message, with binary data, to the process."""
         assert self._channel is not None, "the helper process was used before it was started"
         self._channel.send(message, payload)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class HybridConnector(DeclaredConnector):
+    """The source ``hybrid``: a bounded history, then a live stream."""
+
     name = "hybrid"
     runs = "native"
     roles = ("source",)

@@ -24,6 +24,7 @@ def part_options(options: Mapping[str, str], part: str) -> dict[str, str]:
 
 
 def part_of(table: TableInfo, part: str) -> tuple[Connector, TableInfo]:
+    """(connector, table) of one part of a hybrid table."""
     options = part_options(table.options, part)
     return connector_of(options, where=f"connector 'hybrid', part '{part}'"), table_info(
         table.schema, options
@@ -36,4 +37,5 @@ def is_live(split_id: str) -> bool:
 
 
 def part_named(part: str, inner: str) -> str:
+    """The id of a split of a part."""
     return f"{part}:{inner}"

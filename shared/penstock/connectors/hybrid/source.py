@@ -35,6 +35,8 @@ def _inner(part: str, split: Split) -> Split:
 
 
 class HybridEnumerator(SourceEnumerator):
+    """Discovers the splits of the history and of the live stream."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._history = self._make(HISTORY)
@@ -100,6 +102,8 @@ class _Part:
 
 
 class HybridReader(SourceReader):
+    """Reads the history, then the live stream from the point at which the history ends."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._cut = Cut.of(table.options, table.schema)

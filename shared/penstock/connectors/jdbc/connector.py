@@ -33,6 +33,8 @@ def _reached_here(table: TableInfo) -> None:
 
 
 class JdbcConnector(DeclaredConnector):
+    """The connector ``jdbc``: source, sink and lookup of a database table."""
+
     name = "jdbc"
     runs = "native"
     location = ("table-name", "scan.partition.column")

@@ -77,14 +77,17 @@ def failure(err: sqlite3.Error, url: str) -> PenstockError:
 
 
 def quoted(name: str) -> str:
+    """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def column_list(names: Sequence[str], table: str = "") -> str:
+    """Quoted column names, separated by commas; ``table`` is a prefix of each."""
     return ", ".join(table + quoted(name) for name in names)
 
 
 def check_types(schema: Schema) -> None:
+    """Raise ConnectorError for a column that cannot be stored in a database."""
     for field in schema.fields:
         if not is_storable(field.type):
             raise ConnectorError(

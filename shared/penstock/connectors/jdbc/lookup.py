@@ -22,6 +22,8 @@ MOST_PARAMETERS = 8192
 
 
 class JdbcLookup(LookupSource):
+    """Looks keys up in a database table."""
+
     def __init__(self, table: TableInfo) -> None:
         options = OPTIONS.read(table.options)
         self._url: str = options["url"]

@@ -28,6 +28,8 @@ SPLIT = "table"
 
 
 class JdbcEnumerator(SourceEnumerator):
+    """Discovers the one split of a database table."""
+
     async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
         return [] if SPLIT in known else [Split(SPLIT)]
 

@@ -24,6 +24,7 @@ _STORABLE = (*_NUMBERS, t.BooleanType, *t.STRINGS, *t.BINARIES, t.DateType, t.Ti
 
 
 def is_storable(type_: t.LogicalType) -> bool:
+    """Whether a database can store values of this type."""
     return isinstance(type_, _STORABLE)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 class KafkaConnector(DeclaredConnector):
+    """The connector ``kafka``: source and sink of topics."""
+
     name = "kafka"
     takes_format = True
     #: Blocking calls of librdkafka run in threads of their own and release the interpreter's lock.

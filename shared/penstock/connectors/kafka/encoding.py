@@ -27,6 +27,7 @@ class OutMessage(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Bytes of key and value."""
         return len(self.key or b"") + len(self.value or b"")
 
 
@@ -44,6 +45,7 @@ class MessageEncoder:
         self._partitioner = option_set.read(table.options).get("sink.partitioner", "default")
 
     async def open(self, ctx: SourceContext, partitions: int) -> None:
+        """Make the encoders, for a topic with ``partitions`` partitions."""
         keys = ctx.pushed.get("keys", ())
         self._key, self._value = self._parts(keys)
         if self._key is not None:
@@ -57,6 +59,7 @@ class MessageEncoder:
         self._next = ctx.subtask_index
 
     def encode(self, batch: Batch) -> list[OutMessage]:
+        """One message for each row; rows that a policy rejects are left out."""
         keys: Sequence[bytes | None] = [None] * len(batch)
         if self._key is not None and self._key_encoder is not None:
             keys = self._key_encoder.encode(batch.select(self._key.columns).with_kinds(None))

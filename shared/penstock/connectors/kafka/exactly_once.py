@@ -208,6 +208,7 @@ class Transactions:
             await producer.close()
 
     async def close(self) -> None:
+        """End the transactions and close their clients."""
         await self.forget()
         if self._consumer is not None:
             await self._caller.call(asyncio.get_running_loop(), self._consumer.close)
@@ -215,6 +216,8 @@ class Transactions:
 
 
 class ExactlyOnceWriter(StagedWriter):
+    """Stages messages and writes them in a Kafka transaction when their checkpoint is complete."""
+
     def __init__(self, table: TableInfo, option_set: OptionSet, encoder: MessageEncoder) -> None:
         super().__init__()
         self._options = option_set.read(table.options)

@@ -106,6 +106,7 @@ class KafkaProducer:
 
     @property
     def empty(self) -> bool:
+        """Whether all messages have been sent and acknowledged."""
         return not self._pending and not len(self._client)
 
     def send(self, messages: Iterable[OutMessage]) -> None:
@@ -153,6 +154,7 @@ class KafkaProducer:
         await self._transactional(self._client.init_transactions, ANSWER_S)
 
     async def begin(self) -> None:
+        """Begin a transaction."""
         await self._transactional(self._client.begin_transaction)
 
     async def commit(self, offsets: list[Any], group: Any) -> None:

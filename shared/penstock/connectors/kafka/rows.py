@@ -44,6 +44,7 @@ class Part:
             self.encoder()
 
     def encoder(self) -> Encoder:
+        """An encoder of the part's columns."""
         return self.format.encoder(self.schema, self.options)
 
     def decoder(self, wanted: Sequence[int], bad_record: BadRecord) -> Decoder:
@@ -157,6 +158,7 @@ class MessageDecoder:
         return _all(left) if left else None
 
     def decode(self, messages: Sequence[Message]) -> Batch:
+        """The rows of messages, with the columns of key, value and metadata."""
         if not self._upserts:
             messages = [m for m in messages if m.value() is not None]
         whole = self._decode(messages, self._loud)

@@ -36,6 +36,7 @@ _JETSTREAM_NOT_ENABLED = (10039, 10076)
 
 
 def server_url(options: Mapping[str, Any], config: Mapping[str, str]) -> str:
+    """The URL of the NATS server: the table's option, else the configuration's."""
     return options.get("url") or NATS_URL.read(config)
 
 
@@ -129,6 +130,7 @@ class JetStreamApi:
         )
 
     async def stream_names(self, subject: str | None = None) -> list[str]:
+        """The names of all streams, or of those with the subject."""
         answer = await self.request("STREAM.NAMES", {"subject": subject} if subject else {})
         return answer.get("streams") or []
 
@@ -198,6 +200,7 @@ class JetStreamApi:
         return True
 
     def refused(self, what: str, err: Exception) -> PenstockError:
+        """The error for a refused request."""
         return BrokerError(
             f"JetStream at {self.url} refused {what}",
             got=str(err),

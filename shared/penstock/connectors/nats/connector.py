@@ -23,6 +23,8 @@ _NEEDS = (
 
 
 class NatsConnector(DeclaredConnector):
+    """The connector ``nats``: source and sink of JetStream subjects."""
+
     name = "nats"
     takes_format = True
     location = ("stream", "subject", "scan.split")

@@ -56,6 +56,7 @@ class Start:
     created: str | None = None
 
     def policy(self) -> dict[str, Any]:
+        """The delivery policy in the form of JetStream's consumer configuration."""
         if self.after is not None or self.sequence is not None:
             first = self.after + 1 if self.after is not None else self.sequence
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first or 0)}
@@ -122,6 +123,7 @@ class OrderedConsumer:
 
     @property
     def caught_up(self) -> bool:
+        """Whether no message waits, here or at the server."""
         return not self.messages and self.pending == 0
 
     async def last_sequence_passed(self) -> int | None:
@@ -141,6 +143,7 @@ class OrderedConsumer:
         return info["state"]["last_seq"] if unchanged and self.caught_up else None
 
     async def close(self) -> None:
+        """Delete the consumer and stop."""
         self._closed = True
         await end_tasks([self._task])
         await self._drop()

@@ -28,6 +28,8 @@ def split_by_subject(options: Mapping[str, Any]) -> bool:
 
 
 class NatsEnumerator(SourceEnumerator):
+    """Discovers the splits of a stream."""
+
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
         self._filters = split_filters(self._options["subject"] or ">")

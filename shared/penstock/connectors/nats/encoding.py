@@ -25,6 +25,8 @@ _OVERHEAD_BYTES = 1024
 
 
 class OutMessage(NamedTuple):
+    """A message to publish."""
+
     subject: str
     data: bytes
     headers: dict[str, str] | None
@@ -47,6 +49,7 @@ class MessageEncoder:
         await self._encoder.open()
 
     def encode(self, batch: Batch) -> list[OutMessage]:
+        """The messages of a batch; rows that a policy rejects are left out."""
         subjects = self.template.subjects(batch, lambda i, err: self._reject(batch.slice(i, 1), err))
         if self._batched:
             return self._encode_batched(batch, subjects)

@@ -195,6 +195,8 @@ class Transactions:
 
 
 class ExactlyOnceWriter(StagedWriter):
+    """Stages messages and publishes them when their checkpoint is complete."""
+
     def __init__(self, table: TableInfo) -> None:
         super().__init__()
         self._table = table

@@ -62,9 +62,11 @@ class SendWindow:
 
     @property
     def unacknowledged(self) -> int:
+        """The number of messages that were sent and are not known to be stored in order."""
         return self._next - self.stored
 
     def add(self, messages: Iterable[OutMessage]) -> None:
+        """Add messages behind those that wait."""
         self._entries.extend(_Entry(m) for m in messages)
 
     def next(self, now_s: float) -> Sending | None:
@@ -79,10 +81,12 @@ class SendWindow:
         return Sending(self._round, number, entry.message)
 
     def message(self, number: int) -> OutMessage | None:
+        """The message with this number; None if it is stored already."""
         at = number - self.stored
         return self._entries[at].message if 0 <= at < len(self._entries) else None
 
     def acknowledge(self, round_: int, number: int) -> None:
+        """The server has stored a message of this round; acknowledgements of older rounds are ignored."""
         if round_ != self._round or number < self.stored:
             return
         self._acknowledged.add(number)

@@ -39,6 +39,8 @@ _MAX_QUEUED = 8_192
 
 
 class AtLeastOnceWriter(SinkWriter):
+    """Publishes messages at once and repeats those that are not acknowledged."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._options = OPTIONS.read(table.options)

@@ -83,6 +83,8 @@ class _State:
 
 
 class NatsReader(SourceReader):
+    """Reads splits of JetStream streams through ordered consumers."""
+
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._options = OPTIONS.read(table.options)

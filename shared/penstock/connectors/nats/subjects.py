@@ -22,6 +22,7 @@ _BAD_TOKEN = re.compile(r"[\s.*>]")
 
 
 def has_wildcard(subject: str) -> bool:
+    """Whether the subject is a filter with ``*`` or ``>``."""
     return any(token in ("*", ">") for token in subject.split("."))
 
 

@@ -79,10 +79,12 @@ class Model:
     disorder_ms: int = 0
 
     def events(self, epochs: np.ndarray, kind: int) -> np.ndarray:
+        """The numbers (int64[epochs, n]) of the epochs' events of one kind."""
         first, count = PLACE[kind]
         return epochs[:, None] * EVENTS_PER_EPOCH + np.arange(first, first + count, dtype=np.int64)
 
     def times_us(self, events: np.ndarray) -> np.ndarray:
+        """The event times (int64 µs) of events."""
         out = events * 1000
         out //= self.rate
         if self.disorder_ms:
@@ -129,6 +131,7 @@ class Model:
     def auction_numbers(
         self, events: np.ndarray, epochs: np.ndarray, want: set[str]
     ) -> dict[str, np.ndarray]:
+        """The numeric columns ``want`` of auctions."""
         words = random_words(events, self.seed, AUCTION)
         more = random_words(events, self.seed, 11)
         out: dict[str, np.ndarray] = {}
@@ -154,4 +157,5 @@ class Model:
         return self.times_us(events) + length * 1000
 
     def person_ids(self, epochs: np.ndarray) -> np.ndarray:
+        """The ids of the epochs' persons, int64[epochs, 1]."""
         return (epochs + FIRST_ID)[:, None]

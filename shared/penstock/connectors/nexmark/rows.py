@@ -31,6 +31,7 @@ class RowMaker:
 
     @property
     def rows_per_epoch(self) -> int:
+        """The number of rows of an epoch."""
         if self._only is None:
             return EVENTS_PER_EPOCH
         return PLACE[self._only][1] if self._only in PLACE else 0

@@ -32,6 +32,8 @@ _STEP_MS = 20
 
 
 class NexmarkEnumerator(SourceEnumerator):
+    """Discovers the splits, each of which has every n-th chunk of epochs."""
+
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
 
@@ -70,6 +72,8 @@ class _State:
 
 
 class NexmarkReader(SourceReader):
+    """Generates the events of its splits at the configured pace."""
+
     #: Epochs in a chunk; a slow subclass sets a smaller number.
     chunk_epochs = CHUNK_EPOCHS
 

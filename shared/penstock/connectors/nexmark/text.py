@@ -107,6 +107,7 @@ def _lengths(*arrays: pa.Array) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def person_pools(seed: int) -> dict[str, TextPool]:
+    """The text columns of persons: for each a pool of random values."""
     rng = np.random.default_rng([seed, 1])
     n = PERSON_POOL
     name = _join(_pick(rng, _FIRST_NAMES, n), _pick(rng, _LAST_NAMES, n), by=" ")
@@ -123,6 +124,7 @@ def person_pools(seed: int) -> dict[str, TextPool]:
 
 @lru_cache(maxsize=2)
 def auction_pools(seed: int) -> dict[str, TextPool]:
+    """The text columns of auctions: for each a pool of random values."""
     rng = np.random.default_rng([seed, 2])
     item, description = _words(rng, AUCTION_POOL, 20), _words(rng, AUCTION_POOL, 100)
     extra = _fill(rng, 48 + _lengths(item, description), AVERAGE_AUCTION)

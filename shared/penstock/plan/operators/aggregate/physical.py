@@ -19,6 +19,7 @@ SUMMED_BEFORE = ("split", "summed up before the exchange, merged behind it")
 
 
 def aggregate(tr: Translator, node: Aggregate) -> PlannedOperator:
+    """The operators of a group aggregate, in one phase or two."""
     inp = tr.visit(node.input)
     known = tr.analysis.of(node.input)
     common: dict[str, Any] = {

@@ -36,6 +36,7 @@ class Connection:
 
 
 def inputs_of(tree: Tree) -> frozenset[int]:
+    """The numbers of the inputs that a join tree contains."""
     if isinstance(tree, int):
         return frozenset({tree})
     return inputs_of(tree[0]) | inputs_of(tree[1])

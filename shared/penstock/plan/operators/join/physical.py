@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def join(tr: Translator, node: Join) -> PlannedOperator:
+    """The operator of a join: regular, interval or window join."""
     beaten = rows_of_maximum(node, tr.analysis)
     if beaten is None:
         left, right = tr.visit(node.left), tr.visit(node.right)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def normalize(tr: Translator, node: Normalize) -> PlannedOperator:
+    """The operator that completes an upsert changelog."""
     source, parallelism = tr.keyed(tr.visit(node.input), node.keys)
     schema = node.input.schema
     spec = s.NormalizeSpec(keys=node.keys, ttl_ms=tr.ttl_ms, emit_before=tr.modes.mode(node) == "retract")

@@ -25,6 +25,7 @@ WINDOW_FUNCTIONS = RANKS | NEED_ALL_ROWS | {"LAG"}
 
 
 def over(tr: Translator, node: Over) -> PlannedOperator:
+    """The operator of OVER aggregates. Raises UnsupportedError for an updating, unbounded input."""
     known = tr.analysis.of(node.input)
     if known.updating and not tr.analysis.final:
         raise UnsupportedError(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def scan(tr: Translator, node: Scan) -> PlannedOperator:
+    """The operators of a table scan: enumerator, reader and the table's computed columns."""
     table = node.table
     columns = node.columns()
     width = len(table.physical)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def sink(tr: Translator, node: Sink) -> PlannedOperator:
+    """The operator of a sink, with an upsert materialiser before it where it needs one."""
     inp = tr.visit(node.input)
     how = tr.modes.sinks[id(node)]
     table = node.table

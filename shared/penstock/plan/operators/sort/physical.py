@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def sort(tr: Translator, node: Sort) -> PlannedOperator:
+    """The operator of ORDER BY, LIMIT and OFFSET."""
     inp = tr.visit(node.input)
     known = tr.analysis.of(node.input)
     if tr.analysis.final:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def temporal_join(tr: Translator, node: TemporalJoin) -> PlannedOperator:
+    """The operator of a temporal join or lookup join. Raises UnsupportedError for a join without an equality."""
     left = tr.visit(node.left)
     if not node.left_keys:
         raise UnsupportedError(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 def top_n(tr: Translator, node: TopN) -> PlannedOperator:
+    """The operator of a Top-N query, or of the deduplication that it is."""
     known = tr.analysis.of(node.input)
     by_window = node.window is not None
     keys = tuple(k for k in node.partition if not by_window or k not in node.window)  # type: ignore[operator]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def window_aggregate(tr: Translator, node: WindowAggregate) -> PlannedOperator:
+    """The operators of a window aggregate, in one phase or two."""
     inp = tr.visit(node.input)
     types = node.input.schema.types
     fields: dict[str, Any] = {

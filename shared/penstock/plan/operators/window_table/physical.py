@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def window_table(tr: Translator, node: WindowTable) -> PlannedOperator:
+    """The operator of a window table function."""
     inp = tr.visit(node.input)
     name = f"WindowTable({node.window.kind})"
     if node.window.kind != "session":
