@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.api.results import CloseableIterator
+    from penstock.table.descriptors import FormatDescriptor, Schema, TableDescriptor
     from penstock.table.environment import TableEnvironment
     from penstock.table.expression import Expression
     from penstock.table.grouping import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         SqlDialect,
         TableConfig,
     )
+    from penstock.table.statement_set import StatementSet, TablePipeline
     from penstock.table.table import Table
     from penstock.table.types import DataType, DataTypes
     from penstock.table.udf import (
@@ -49,6 +51,7 @@ __all__ = [
     "EnvironmentSettings",
     "ExplainDetail",
     "Expression",
+    "FormatDescriptor",
     "GroupWindowedTable",
     "GroupedTable",
     "OverWindowedTable",
@@ -57,12 +60,16 @@ __all__ = [
     "Row",
     "RowKind",
     "ScalarFunction",
+    "Schema",
     "SqlDialect",
+    "StatementSet",
     "Table",
     "TableAggregateFunction",
     "TableConfig",
+    "TableDescriptor",
     "TableEnvironment",
     "TableFunction",
+    "TablePipeline",
     "TableResult",
     "UserDefinedFunction",
     "WindowGroupedTable",
@@ -70,6 +77,7 @@ __all__ = [
 
 _MODULES = {
     "penstock.api.results": "CloseableIterator",
+    "penstock.table.descriptors": "FormatDescriptor Schema TableDescriptor",
     "penstock.table.environment": "TableEnvironment",
     "penstock.table.expression": "Expression",
     "penstock.table.grouping": (
@@ -78,6 +86,7 @@ _MODULES = {
     "penstock.table.results": "ResolvedSchema TableResult",
     "penstock.table.rows": "Row RowKind",
     "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
+    "penstock.table.statement_set": "StatementSet TablePipeline",
     "penstock.table.table": "Table",
     "penstock.table.types": "DataType DataTypes",
     "penstock.table.udf": (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.settings import defaults
 from penstock.errors import SpecError, SqlError
+from penstock.jobgraph.artifacts import ship
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.sql import statements as st
@@ -15,25 +16,30 @@ from penstock.sql.parsing import parse_script
 from penstock.sql.queries import QueryBinder
 from penstock.sql.scope import Relation
 from penstock.sql.session import SqlSession
+from penstock.table.catalogs import CatalogMethods
+from penstock.table.conversions import arrow_node
+from penstock.table.descriptors import TableDescriptor
 from penstock.table.running import explained_statement, run_statement
 from penstock.table.settings import EnvironmentSettings, ExplainDetail, TableConfig, configuration_texts
+from penstock.table.statement_set import StatementSet
 from penstock.table.steps import CallPosition, Step, here
 from penstock.table.syntax import path_name, table_node
 from penstock.table.table import Table
 from penstock.table.udf import UserDefinedFunction
-from penstock.table.values import elements_node
+from penstock.table.values import declared_schema, elements_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.sql.functions import UserFunctions
+    from penstock.table.executable import ExecutableTable
     from penstock.table.results import TableResult
 
 #: Changelogs of results hold the rows that updates replace, as Flink's do.
 RESULT_MODES = ("append", "retract")
 
 
-class TableEnvironment:
+class TableEnvironment(CatalogMethods):
     """Holds the tables, views and functions of a program, and runs its queries.
 
     ``session``: the SQL session behind it. Programs use ``create``.
@@ -76,7 +82,7 @@ class TableEnvironment:
         Raises:
             SqlError: The text holds no statement or several, or the statement is wrong.
         """
-        return run_statement(self._session, self._one(stmt))
+        return run_statement(self._session, self.one_statement(stmt))
 
     def sql_query(self, query: str) -> Table:
         """The table of a SELECT, WITH, VALUES or set operation.
@@ -84,7 +90,7 @@ class TableEnvironment:
         Raises:
             SqlError: The text is no query, or a wrong one.
         """
-        statement = self._one(query)
+        statement = self.one_statement(query)
         if not isinstance(statement, st.Query):
             raise SqlError(
                 "sql_query takes a query",
@@ -97,9 +103,10 @@ class TableEnvironment:
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """The plans of a statement, as EXPLAIN prints them. ``extra_details``: what to say beside them."""
-        return explained_statement(self._session, self._one(stmt), extra_details)
+        return explained_statement(self._session, self.one_statement(stmt), extra_details)
 
-    def _one(self, text: str) -> st.Statement:
+    def one_statement(self, text: str) -> st.Statement:
+        """The statement of a text. SqlError for none or several."""
         statements = parse_script(text)
         if len(statements) != 1:
             raise SqlError(
@@ -151,6 +158,87 @@ class TableEnvironment:
         self._session.run(
             st.CreateView(path_name(view_path), position, table_or_query._step.node(), temporary=True)
         )
+
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> bool:
+        """Name a table, for SQL and ``from_path``; False: the name was taken, and ``ignore_if_exists`` is True.
+
+        Raises:
+            SqlError: The name is taken.
+        """
+        if ignore_if_exists and path_name(view_path) in self.list_tables():
+            return False
+        position = CallPosition(text=here(f"create_view({view_path!r})"))
+        self._session.run(st.CreateView(path_name(view_path), position, table._step.node()))
+        return True
+
+    def create_temporary_table(
+        self, path: str, descriptor: TableDescriptor, ignore_if_exists: bool = False
+    ) -> None:
+        """Declare a table.
+
+        Args:
+            path: Its name.
+            descriptor: Columns, connector and options.
+            ignore_if_exists: Do nothing if the name is taken.
+
+        Raises:
+            SqlError: The name is taken, or the declaration is wrong.
+        """
+        self._declare(path, descriptor, temporary=True, if_not_exists=ignore_if_exists)
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignore_if_exists: bool = False) -> None:
+        """As ``create_temporary_table``; the table is none of the temporary ones."""
+        self._declare(path, descriptor, temporary=False, if_not_exists=ignore_if_exists)
+
+    def _declare(self, path: str, descriptor: TableDescriptor, **options: bool) -> None:
+        self.execute_sql(descriptor.statement(f"`{path_name(path)}`", **options))
+
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """The table that ``descriptor`` declares; it has no name."""
+        return self.from_path(self._unnamed(descriptor))
+
+    def _unnamed(self, descriptor: TableDescriptor) -> str:
+        name = f"UnnamedTable${self._names}"
+        self._names += 1
+        self.create_temporary_table(name, descriptor)
+        return f"`{name}`"
+
+    def from_arrow(self, data: Any, schema: Any = None) -> Table:
+        """A table of the rows of an Arrow table or record batch. ``schema``: as in ``from_pandas``."""
+        where = here("from_arrow()")
+        names = (
+            list(schema)
+            if isinstance(schema, (list, tuple)) and all(isinstance(x, str) for x in schema)
+            else None
+        )
+        types = None if schema is None or names is not None else declared_schema(schema)
+        node = arrow_node(data, types, names)
+        return self.table_of(Step(lambda ctx: Relation.of(node), {}, Source(""), where))
+
+    def from_pandas(self, pdf: Any, schema: Any = None, splits_num: int = 1) -> Table:
+        """A table of the rows of a pandas DataFrame, without its index.
+
+        Args:
+            pdf: The DataFrame.
+            schema: Names of the columns, a ROW, or a list of types. None: those of the DataFrame.
+            splits_num: Not used: the rows are one split.
+        """
+        import pyarrow as pa
+
+        return self.from_arrow(pa.Table.from_pandas(pdf, preserve_index=False), schema)
+
+    def from_polars(self, frame: Any, schema: Any = None) -> Table:
+        """A table of the rows of a Polars DataFrame. ``schema``: as in ``from_pandas``."""
+        return self.from_arrow(frame.to_arrow(), schema)
+
+    def create_statement_set(self) -> StatementSet:
+        """A set of INSERTs that run as one job."""
+        return StatementSet(self)
+
+    def add_python_file(self, file_path: str) -> None:
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager."""
+        self._session.python_path = (*self._session.python_path, file_path)
+        ship(file_path)
 
     # -- functions -------------------------------------------------------------------------
 
@@ -206,32 +294,42 @@ class TableEnvironment:
         self._inline[id(function)] = (name, function)
         return name
 
-    def query_of(self, table: Table, call: str) -> st.Query:
+    def query_of(self, table: ExecutableTable, call: str) -> st.Query:
         """The statement that selects a table's rows."""
         return st.Query(table._step.node(), CallPosition(text=here(call)))
 
-    def execute_table(self, table: Table, call: str) -> TableResult:
+    def execute_table(self, table: ExecutableTable, call: str) -> TableResult:
         """Run a table's query."""
         return run_statement(self._session, self.query_of(table, call))
 
-    def explain_table(self, table: Table, details: Sequence[ExplainDetail]) -> str:
+    def explain_table(self, table: ExecutableTable, details: Sequence[ExplainDetail]) -> str:
         """The plans of a table's query."""
         return explained_statement(self._session, self.query_of(table, "explain()"), details)
 
-    def insert_of(self, table: Table, target: Any, overwrite: bool, call: str) -> st.Insert:
+    def insert_of(self, table: ExecutableTable, target: Any, overwrite: bool, call: str) -> st.Insert:
         """The statement that writes a table's rows into ``target``."""
+        if isinstance(target, TableDescriptor):
+            target = self._unnamed(target)
         if not isinstance(target, str):
             raise SpecError("not a table's name", expected="a name", got=repr(target), where=here(call))
         return st.Insert(
             path_name(target), CallPosition(text=here(call)), table._step.node(), overwrite=overwrite
         )
 
-    def execute_inserts(self, inserts: Sequence[tuple[Table, Any, bool]], call: str) -> TableResult:
+    def execute_inserts(self, inserts: Sequence[tuple[ExecutableTable, Any, bool]], call: str) -> TableResult:
         """Write tables as one job."""
         made = tuple(self.insert_of(t, target, overwrite, call) for t, target, overwrite in inserts)
-        return run_statement(self._session, made[0] if len(made) == 1 else st.StatementSet(made))
+        return self.run(made[0] if len(made) == 1 else st.StatementSet(made))
 
-    def named(self, table: Table) -> str:
+    def run(self, statement: st.Statement) -> TableResult:
+        """Run a statement."""
+        return run_statement(self._session, statement)
+
+    def explain_statement(self, statement: st.Statement, details: Sequence[ExplainDetail]) -> str:
+        """The plans of a statement."""
+        return explained_statement(self._session, statement, details)
+
+    def named(self, table: ExecutableTable) -> str:
         """The name of a new view of ``table``."""
         name = f"UnnamedTable${self._names}"
         self._names += 1

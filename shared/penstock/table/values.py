@@ -28,7 +28,7 @@ def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
     Raises:
         SpecError: A row or a value does not fit, or a type cannot be found.
     """
-    declared = _declared(schema)
+    declared = declared_schema(schema)
     names = declared.names if declared is not None else _given_names(elements, schema, where)
     rows = [_positional(row, names, i, where) for i, row in enumerate(elements)]
     if declared is None:
@@ -48,7 +48,7 @@ def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
     return n.Values(schema=declared, data=encode_batch(Batch(declared, columns, num_rows=len(rows))))
 
 
-def _declared(schema: Any) -> t.Schema | None:
+def declared_schema(schema: Any) -> t.Schema | None:
     """The columns of a schema that has types; None if it has names alone, or is none."""
     if schema is None or (isinstance(schema, (list, tuple)) and all(isinstance(x, str) for x in schema)):
         return None

@@ -1,0 +1,170 @@
+"""What an environment knows by name: tables, views, functions, and what of Flink's catalogs is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnsupportedError
+from penstock.table.syntax import path_name
+
+if TYPE_CHECKING:
+    from penstock.sql.session import SqlSession
+    from penstock.table.results import TableResult
+
+_CATALOG, _DATABASE = "default_catalog", "default_database"
+
+
+class CatalogMethods:
+    """Lists and drops. ``TableEnvironment`` has them."""
+
+    _session: SqlSession
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        raise NotImplementedError
+
+    def list_catalogs(self) -> list[str]:
+        """Names of the catalogs: one."""
+        return [_CATALOG]
+
+    def list_databases(self) -> list[str]:
+        """Names of the databases: one."""
+        return [_DATABASE]
+
+    def list_modules(self) -> list[str]:
+        """Names of the modules: one."""
+        return ["core"]
+
+    def list_tables(self) -> list[str]:
+        """Names of tables and views."""
+        return self._session.catalog.names()
+
+    def list_views(self) -> list[str]:
+        """Names of the views."""
+        return sorted(self._session.catalog.views)
+
+    def list_temporary_tables(self) -> list[str]:
+        """Names of the temporary tables and views."""
+        catalog = self._session.catalog
+        tables = [name for name, table in catalog.tables.items() if table.temporary]
+        return sorted([*tables, *self.list_temporary_views()])
+
+    def list_temporary_views(self) -> list[str]:
+        """Names of the temporary views."""
+        return sorted(name for name, view in self._session.catalog.views.items() if view.temporary)
+
+    def list_user_defined_functions(self) -> list[str]:
+        """Names of the program's functions, and of installed packages'."""
+        return [name for name in self._session.catalog.functions.names() if not name.startswith("*")]
+
+    def list_functions(self) -> list[str]:
+        """Names of all functions."""
+        rows = self.execute_sql("SHOW FUNCTIONS").collect()
+        return [row[0] for row in rows if not row[0].startswith("*")]
+
+    def list_models(self) -> list[str]:
+        """Names of models: there are none."""
+        return []
+
+    list_temporary_models = list_materialized_tables = list_models
+
+    def get_current_catalog(self) -> str:
+        """The catalog's name."""
+        return _CATALOG
+
+    def get_current_database(self) -> str:
+        """The database's name."""
+        return _DATABASE
+
+    def use_catalog(self, catalog_name: str) -> None:
+        """Name the catalog that names are looked up in: there is one.
+
+        Raises:
+            UnsupportedError: Another name.
+        """
+        self.execute_sql(f"USE CATALOG `{catalog_name}`")
+
+    def use_database(self, database_name: str) -> None:
+        """Name the database that names are looked up in: there is one.
+
+        Raises:
+            UnsupportedError: Another name.
+        """
+        self.execute_sql(f"USE `{database_name}`")
+
+    def _drop(self, store: dict[str, Any], path: str, *, temporary: bool) -> bool:
+        name = path_name(path)
+        found = store.get(name)
+        if found is None or (temporary and not found.temporary):
+            return False
+        del store[name]
+        return True
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        """Forget a temporary table; False: there was none."""
+        return self._drop(self._session.catalog.tables, table_path, temporary=True)
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        """Forget a temporary view; False: there was none."""
+        return self._drop(self._session.catalog.views, view_path, temporary=True)
+
+    def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Forget a table; False: there was none.
+
+        Raises:
+            SqlError: There was none, and ``ignore_if_not_exists`` is False.
+        """
+        if not ignore_if_not_exists:
+            self._session.catalog.table(path_name(table_path), f"drop_table({table_path!r})")
+        return self._drop(self._session.catalog.tables, table_path, temporary=False)
+
+    def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Forget a view; False: there was none.
+
+        Raises:
+            SqlError: There was none, and ``ignore_if_not_exists`` is False.
+        """
+        if not ignore_if_not_exists:
+            self._session.catalog.view(path_name(view_path), f"drop_view({view_path!r})")
+        return self._drop(self._session.catalog.views, view_path, temporary=False)
+
+    def __getattr__(self, name: str) -> Any:
+        """PyFlink's names that cannot be here say why."""
+        if name in _ABSENT:
+            reason, remedy = _ABSENT[name]
+            raise UnsupportedError(f"TableEnvironment.{name}: {reason}", remedy=remedy)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+_JAVA = ("it names a class of Java, and there is no Java here", "write the function in Python: udf(…)")
+_ONE = (
+    "there is one catalog, default_catalog",
+    "CREATE TABLE in each program, or a script with penstock sql -i",
+)
+_MODELS = ("there are no models", "call the model in an udf")
+#: Name of PyFlink → (why it is not here, what to do).
+_ABSENT = {
+    "create_java_function": _JAVA,
+    "create_java_temporary_function": _JAVA,
+    "create_java_temporary_system_function": _JAVA,
+    "create_catalog": _ONE,
+    "register_catalog": _ONE,
+    "get_catalog": _ONE,
+    "load_module": ("there is one module, core", "register functions by create_temporary_function"),
+    "unload_module": ("there is one module, core", "leave it out"),
+    "use_modules": ("there is one module, core", "leave it out"),
+    "create_model": _MODELS,
+    "create_temporary_model": _MODELS,
+    "drop_model": _MODELS,
+    "drop_temporary_model": _MODELS,
+    "load_plan": ("plans are statements", "execute_sql(\"EXECUTE PLAN 'plan.json'\")"),
+    "execute_plan": ("plans are statements", "execute_sql(\"EXECUTE PLAN 'plan.json'\")"),
+    "compile_plan_sql": ("plans are statements", "execute_sql(\"COMPILE PLAN 'plan.json' FOR INSERT …\")"),
+    "set_python_requirements": (
+        "packages are not installed for a job",
+        "install them where task managers run",
+    ),
+    "add_python_archive": (
+        "archives are not unpacked for a job",
+        "put what is in it where task managers run",
+    ),
+}

@@ -1,0 +1,264 @@
+"""``Schema``, ``TableDescriptor`` and ``FormatDescriptor``: CREATE TABLE, built by a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SpecError, UnsupportedError
+from penstock.table.types import logical_type
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def _name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _quoted(text: Any) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _sql(value: Any, what: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise UnsupportedError(
+        f"{what} as an expression object",
+        expected="its text in SQL",
+        got=str(value),
+        remedy="write it as text: 'ts - INTERVAL ''5'' SECOND'",
+    )
+
+
+class Schema:
+    """Columns of a table, with its watermark and key. ``new_builder`` begins one; ``lines`` are those of CREATE TABLE."""
+
+    class Builder:
+        """Builds a ``Schema``."""
+
+        def __init__(self) -> None:
+            self._lines: list[str] = []
+            self._fields: list[tuple[str, t.LogicalType]] = []
+            self._end: list[str] = []
+
+        def column(self, column_name: str, data_type: Any) -> Schema.Builder:
+            """A column of the table's own rows."""
+            logical = logical_type(data_type, f"of column '{column_name}'")
+            self._fields.append((column_name, logical))
+            self._lines.append(f"{_name(column_name)} {logical}")
+            return self
+
+        def column_by_expression(self, column_name: str, expr: Any) -> Schema.Builder:
+            """A column that is computed of others. ``expr``: text of SQL."""
+            self._lines.append(f"{_name(column_name)} AS {_sql(expr, 'column_by_expression')}")
+            return self
+
+        def column_by_metadata(
+            self, column_name: str, data_type: Any, metadata_key: str | None = None, is_virtual: bool = False
+        ) -> Schema.Builder:
+            """A column that the connector gives. ``metadata_key``: its name there; ``is_virtual``: it is not written."""
+            key = f" FROM {_quoted(metadata_key)}" if metadata_key else ""
+            virtual = " VIRTUAL" if is_virtual else ""
+            logical = logical_type(data_type, f"of column '{column_name}'")
+            self._lines.append(f"{_name(column_name)} {logical} METADATA{key}{virtual}")
+            return self
+
+        def watermark(self, column_name: str, watermark_expr: Any) -> Schema.Builder:
+            """The event time, and how far its watermark stays behind. ``watermark_expr``: text of SQL."""
+            text = _sql(watermark_expr, "watermark")
+            self._end.append(f"WATERMARK FOR {_name(column_name)} AS {text}")
+            return self
+
+        def primary_key(self, *column_names: str) -> Schema.Builder:
+            """The columns that are different in every row."""
+            self._end.append(f"PRIMARY KEY ({', '.join(map(_name, column_names))}) NOT ENFORCED")
+            return self
+
+        def from_schema(self, origin_schema: Schema) -> Schema.Builder:
+            """Take all of another schema."""
+            self._lines += origin_schema.columns
+            self._end += origin_schema.constraints
+            self._fields += origin_schema.fields
+            return self
+
+        def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> Schema.Builder:
+            """Columns by their names and types."""
+            for name, type_ in zip(field_names, field_data_types, strict=True):
+                self.column(name, type_)
+            return self
+
+        def from_row_data_type(self, data_type: Any) -> Schema.Builder:
+            """The fields of a ROW as columns."""
+            row = logical_type(data_type)
+            if not isinstance(row, t.RowType):
+                raise SpecError("no ROW", expected="DataTypes.ROW(…)", got=str(row))
+            for field in row.fields:
+                self.column(field.name, field.type)
+            return self
+
+        def build(self) -> Schema:
+            """The schema."""
+            return Schema(self._lines, self._end, self._fields)
+
+    def __init__(
+        self, columns: Sequence[str], constraints: Sequence[str], fields: Sequence[tuple[str, t.LogicalType]]
+    ) -> None:
+        self.columns = list(columns)
+        self.constraints = list(constraints)
+        self.fields = list(fields)
+
+    @staticmethod
+    def new_builder() -> Schema.Builder:
+        """A builder without columns."""
+        return Schema.Builder()
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self.columns, *self.constraints]
+
+    def __str__(self) -> str:
+        return "(\n  " + ",\n  ".join(self.lines) + "\n)"
+
+    __repr__ = __str__
+
+
+class FormatDescriptor:
+    """A format with its options. ``for_format`` begins one."""
+
+    class Builder:
+        """Builds a ``FormatDescriptor``."""
+
+        def __init__(self, format: str) -> None:
+            self._format = format
+            self._options: dict[str, str] = {}
+
+        def option(self, key: str, value: Any) -> FormatDescriptor.Builder:
+            """Set an option, without the format's name before it."""
+            self._options[str(key)] = _text(value)
+            return self
+
+        def build(self) -> FormatDescriptor:
+            """The format."""
+            return FormatDescriptor(self._format, self._options)
+
+    def __init__(self, format: str, options: Mapping[str, str]) -> None:
+        self._format = format
+        self._options = dict(options)
+
+    @staticmethod
+    def for_format(format: str) -> FormatDescriptor.Builder:
+        """A builder for ``format``: json, csv …"""
+        return FormatDescriptor.Builder(format)
+
+    def get_format(self) -> str:
+        """The format's name."""
+        return self._format
+
+    def get_options(self) -> dict[str, str]:
+        """Its options."""
+        return dict(self._options)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class TableDescriptor:
+    """A table: schema, connector, options. ``for_connector`` begins one."""
+
+    class Builder:
+        """Builds a ``TableDescriptor``."""
+
+        def __init__(self) -> None:
+            self._schema: Schema | None = None
+            self._options: dict[str, str] = {}
+            self._keys: list[str] = []
+            self._comment: str | None = None
+
+        def schema(self, schema: Schema) -> TableDescriptor.Builder:
+            """Set the columns."""
+            self._schema = schema
+            return self
+
+        def option(self, key: str, value: Any) -> TableDescriptor.Builder:
+            """Set an option of WITH."""
+            self._options[str(key)] = _text(value)
+            return self
+
+        def format(self, format: Any, format_option: str | None = None) -> TableDescriptor.Builder:
+            """Set the format: a name or a ``FormatDescriptor``. ``format_option``: the option for it; None: ``format``."""
+            key = format_option or "format"
+            if isinstance(format, FormatDescriptor):
+                name, options = format.get_format(), format.get_options()
+            else:
+                name, options = str(format), {}
+            prefix = key.removesuffix("format") + name
+            self._options[key] = name
+            self._options.update({f"{prefix}.{k}": v for k, v in options.items()})
+            return self
+
+        def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
+            """Set the columns of PARTITIONED BY."""
+            self._keys += partition_keys
+            return self
+
+        def comment(self, comment: str) -> TableDescriptor.Builder:
+            """Set the comment."""
+            self._comment = comment
+            return self
+
+        def build(self) -> TableDescriptor:
+            """The table."""
+            return TableDescriptor(self._schema, self._options, self._keys, self._comment)
+
+    def __init__(
+        self, schema: Schema | None, options: Mapping[str, str], keys: Sequence[str], comment: str | None
+    ) -> None:
+        self._schema = schema
+        self._options = dict(options)
+        self._keys = list(keys)
+        self._comment = comment
+
+    @staticmethod
+    def for_connector(connector: str) -> TableDescriptor.Builder:
+        """A builder for a table of ``connector``."""
+        return TableDescriptor.Builder().option("connector", connector)
+
+    def get_schema(self) -> Schema | None:
+        """The columns; None: none were given."""
+        return self._schema
+
+    def get_options(self) -> dict[str, str]:
+        """Options of WITH."""
+        return dict(self._options)
+
+    def get_partition_keys(self) -> list[str]:
+        """Columns of PARTITIONED BY."""
+        return list(self._keys)
+
+    def get_comment(self) -> str | None:
+        """The comment."""
+        return self._comment
+
+    def statement(self, path: str, *, temporary: bool, if_not_exists: bool = False) -> str:
+        """CREATE TABLE of this table under the name ``path``, which stands in backticks where it must.
+
+        Raises:
+            SpecError: The table has no schema.
+        """
+        if self._schema is None:
+            raise SpecError(
+                f"table {path} has no columns", expected="schema(Schema.new_builder()…)", got="no schema"
+            )
+        parts = [
+            f"CREATE {'TEMPORARY ' if temporary else ''}TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{path}"
+        ]
+        parts.append(str(self._schema))
+        if self._comment is not None:
+            parts.append(f"COMMENT {_quoted(self._comment)}")
+        if self._keys:
+            parts.append(f"PARTITIONED BY ({', '.join(map(_name, self._keys))})")
+        options = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in self._options.items())
+        parts.append(f"WITH (\n  {options}\n)")
+        return "\n".join(parts)

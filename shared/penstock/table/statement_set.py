@@ -1,0 +1,112 @@
+"""``StatementSet``: several INSERTs as one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql import statements as st
+from penstock.table.steps import CallPosition, here
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from penstock.table.environment import TableEnvironment
+    from penstock.table.executable import ExecutableTable
+    from penstock.table.results import TableResult
+    from penstock.table.settings import ExplainDetail
+    from penstock.table.table import Table
+
+
+class TablePipeline:
+    """A table on its way into another one. ``Table.insert_into`` makes it."""
+
+    def __init__(self, table: ExecutableTable, target: Any, overwrite: bool) -> None:
+        self.insert = (table, target, overwrite)
+
+    def execute(self) -> TableResult:
+        """Run it."""
+        table, target, overwrite = self.insert
+        return table.execute_insert(target, overwrite)
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """The plans."""
+        table = self.insert[0]
+        return table._env.create_statement_set().add(self).explain(*extra_details)
+
+
+class StatementSet:
+    """INSERTs that run as one job, which reads what they share once.
+
+    Programs get it from ``TableEnvironment.create_statement_set`` (``env``).
+    """
+
+    def __init__(self, env: TableEnvironment) -> None:
+        self._env = env
+        self._inserts: list[st.Insert] = []
+
+    def add(self, table_pipeline: TablePipeline) -> StatementSet:
+        """Add what ``Table.insert_into`` made."""
+        self._inserts.append(self._env.insert_of(*table_pipeline.insert, "add()"))
+        return self
+
+    def add_insert_sql(self, stmt: str) -> StatementSet:
+        """Add an INSERT as text.
+
+        Raises:
+            SqlError: The text is no INSERT.
+        """
+        statement = self._env.one_statement(stmt)
+        if not isinstance(statement, st.Insert):
+            raise SqlError(
+                "a statement set takes INSERTs",
+                expected="INSERT INTO …",
+                got=stmt.strip()[:60],
+                where=str(statement.position),
+            )
+        self._inserts.append(statement)
+        return self
+
+    def add_insert(
+        self, target_path_or_descriptor: Any, table: Table, overwrite: bool = False
+    ) -> StatementSet:
+        """Add a table's rows into another one. ``overwrite``: they replace its rows."""
+        self._inserts.append(self._env.insert_of(table, target_path_or_descriptor, overwrite, "add_insert()"))
+        return self
+
+    def _statement(self, call: str) -> st.StatementSet:
+        return st.StatementSet(tuple(self._inserts), CallPosition(text=here(call)))
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """The plans. ``extra_details``: what to say beside them."""
+        return self._env.explain_statement(self._statement("explain()"), extra_details)
+
+    def execute(self) -> TableResult:
+        """Run the INSERTs as one job; the set is empty behind it."""
+        statement = self._statement("execute()")
+        self._inserts = []
+        return self._env.run(statement)
+
+    def attach_as_datastream(self) -> NoReturn:
+        """Not there.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "attach_as_datastream: INSERTs in the job of a DataStream program",
+            expected="execute() of the set",
+            remedy="to_data_stream(table) and a sink in the program's job",
+        )
+
+    def compile_plan(self) -> NoReturn:
+        """Not there as a method.
+
+        Raises:
+            UnsupportedError: Always; the statement is there.
+        """
+        raise UnsupportedError(
+            "compile_plan()",
+            expected="the statement COMPILE PLAN",
+            remedy="execute_sql(\"COMPILE PLAN 'plan.json' FOR STATEMENT SET BEGIN … END\")",
+        )
