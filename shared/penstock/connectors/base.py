@@ -358,6 +358,10 @@ class Connector(ABC):
         """``exactly-once`` (replayable), ``at-least-once`` or ``at-most-once``."""
         return "exactly-once"
 
+    def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
+        """Metadata key → type that a source of ``table`` offers: ``metadata``, and what its format adds."""
+        return self.metadata
+
     def source_mode(self, table: TableInfo) -> SourceMode:
         """The changelog that the source of ``table`` gives. ``append``: inserts alone. ``retract``: rows with kinds, the
         old row of an update before the new one. ``upsert``: the newest row of each primary key as +I, and −D, which has

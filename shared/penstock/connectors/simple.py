@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.connectors.base import Connector, TableInfo
+from penstock.connectors.base import Connector, SourceMode, TableInfo
 from penstock.errors import ConnectorError
 from penstock.formats import get_format
 from penstock.options import OptionSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
 
@@ -28,6 +29,9 @@ class DeclaredConnector(Connector):
         """Check the role and the options of ``table``. ``role``: ``source`` or ``sink``."""
         self.check_role(role)
         self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
+        if role == "sink" and table.format and self._changelog(table):
+            # Options with which a format of changes cannot write.
+            get_format(table.format, where=self.option_set.owner).encoder(table.schema, table.options)
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
         """The prefix of the table's format, which checks its own options; also of a format from another
@@ -35,6 +39,20 @@ class DeclaredConnector(Connector):
         if not self.takes_format or not table.format:
             return ()
         return (f"{get_format(table.format, where=self.option_set.owner).name}.",)
+
+    def source_mode(self, table: TableInfo) -> SourceMode:
+        """``retract`` for a format of changes."""
+        return "retract" if self._changelog(table) else "append"
+
+    def sink_modes(self, table: TableInfo) -> Sequence[str]:
+        """A format of changes takes updates, too, with their old rows."""
+        return ("append", "retract") if self._changelog(table) else ("append",)
+
+    def _changelog(self, table: TableInfo) -> bool:
+        name = table.options.get("value.format") or table.options.get("format")
+        return (
+            self.takes_format and name is not None and get_format(name, where=self.option_set.owner).changelog
+        )
 
     def check_role(self, role: str) -> None:
         """ConnectorError if the connector cannot be a ``role``."""

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
     from typing import BinaryIO
 
+    import numpy as np
     import pyarrow as pa
 
     from penstock.options import OptionSet
     from penstock.types.batch import Batch
-    from penstock.types.logical import Schema
+    from penstock.types.logical import LogicalType, Schema
 
 __all__ = [
     "Block",
@@ -46,6 +47,7 @@ class FormatContext:
         options: The table's options.
         bad_record: ``bad_record(error, raw bytes or None, where)`` raises the error, or counts the record, which is
             then left out.
+        metadata: Keys of ``Format.metadata`` whose columns follow those of the projection.
         extra: ``extra["lines_before"]``: lines of the file before the part that is decoded.
     """
 
@@ -54,6 +56,7 @@ class FormatContext:
     options: Mapping[str, str]
     bad_record: Callable[[Exception, bytes | None, str], None]
     extra: dict[str, Any] = field(default_factory=dict)
+    metadata: Sequence[str] = ()
 
 
 class Decoder(ABC):
@@ -76,6 +79,14 @@ class Decoder(ABC):
     @abstractmethod
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         """The records of ``messages``, one in each, as columns. ``where(i)`` names message i in errors."""
+
+    def decode_numbered(
+        self, messages: Sequence[bytes], where: Callable[[int], str]
+    ) -> tuple[Batch, np.ndarray | None]:
+        """``decode``, and for each row the number of its message. None: row i is that of message i, unless there are
+        fewer rows than messages because some were rejected. A format of changes gives the numbers, since its messages have any
+        number of rows. ``where(i)`` names message i in errors."""
+        return self.decode(messages, where), None
 
     @abstractmethod
     def decode_batch(self, data: bytes, where: str) -> Batch:
@@ -131,6 +142,10 @@ class Format(ABC):
     options: OptionSet
     #: False: files only; connectors for messages refuse it.
     messages: bool = True
+    #: True: rows have kinds, and a table that is read in this format is a changelog (``retract``).
+    changelog: bool = False
+    #: What records say beside the row: key → type. ``METADATA FROM 'value.<key>'`` reads it.
+    metadata: Mapping[str, LogicalType] = {}
     #: File name extension, without the dot.
     extension: str = ""
     #: How the format is stored in files; None for a format of messages only.

@@ -199,17 +199,17 @@ def _inline(expr: Expr, inputs: list[Expr]) -> Expr:
 
 
 def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.LogicalType:
-    from penstock.connectors.registry import connector_of
+    from penstock.connectors.registry import connector_of, table_info
 
-    connector = connector_of(options, where=where)
-    known: t.LogicalType | None = connector.metadata.get(column.metadata_key or "")
+    offered = connector_of(options, where=where).metadata_of(table_info(t.Schema(()), options))
+    known: t.LogicalType | None = offered.get(column.metadata_key or "")
     if known is None:
         raise ConnectorError(
             f"connector '{options['connector']}' has no metadata '{column.metadata_key}'",
-            expected="one of " + (", ".join(connector.metadata) or "(it offers none)"),
+            expected="one of " + (", ".join(offered) or "(it offers none)"),
             got=repr(column.metadata_key),
             where=str(column.position),
-            remedy=did_you_mean(column.metadata_key or "", connector.metadata),
+            remedy=did_you_mean(column.metadata_key or "", offered),
         )
     return known
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from penstock.connectors.base import TableInfo
 from penstock.errors import BrokerError, ConnectorError, RecordError
 from penstock.formats import get_format
 from penstock.types import Batch, Schema
@@ -385,3 +386,29 @@ def test_options_are_checked(harness, more, says):
     with pytest.raises(ConnectorError) as caught:
         harness.connector(SCHEMA, opts)
     assert says in str(caught.value)
+
+
+async def test_a_record_of_changes_gives_its_rows_with_the_metadata_of_its_message(
+    harness, shared_nats, stream
+):
+    name, publish = stream
+    records = [
+        {"type": "insert", "data": {"n": 1}},
+        {"type": "update", "data": {"n": 2}, "old": {"n": 1}},
+        {"type": "x"},
+    ]
+    for record in [*records, {"type": "delete", "data": {"n": 2}}]:
+        await publish("a", record)
+    lines = b"\n".join(json.dumps(record).encode() for record in records[:2])
+    await publish("a", lines, {"Penstock-Batch": "true"})
+    opts = options(shared_nats, name, format="maxwell-json", **{"scan.bounded.mode": "latest"})
+    assert harness.connector(SCHEMA, opts).source_mode(TableInfo(SCHEMA, opts, "maxwell-json")) == "retract"
+    harness.on_error = "skip"
+    reader = await harness.reader(SCHEMA, opts, metadata=("sequence",))
+    found = [item for f in await harness.read(reader) for item in f.batch.rows()]
+    await reader.close()
+    assert [(int(kind), row) for kind, row in found] == [
+        (0, (1, 1)), (1, (1, 2)), (2, (2, 2)), (3, (2, 4)), (0, (1, 5)), (1, (1, 5)), (2, (2, 5)),
+    ]  # fmt: skip
+    [(_, _, where)] = harness.bad
+    assert where.startswith("stream sequence 3")

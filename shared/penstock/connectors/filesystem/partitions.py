@@ -272,7 +272,7 @@ class Partitioning:
             else rows.column(f.name)
             for f in schema.fields
         ]
-        return Batch(schema, columns, num_rows=len(rows))
+        return Batch(schema, columns, kinds=rows.kinds, num_rows=len(rows))
 
 
 @dataclass(frozen=True)

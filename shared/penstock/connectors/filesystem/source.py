@@ -193,7 +193,7 @@ class FileReader(SourceReader):
                 columns.append(Column(METADATA[key], numbers))
             else:
                 columns.append(Column.constant(METADATA[key], state.split.payload["path"], len(rows)))
-        return Batch(self._schema, columns, num_rows=len(rows))
+        return Batch(self._schema, columns, kinds=rows.kinds, num_rows=len(rows))
 
     async def wait(self) -> None:
         if self._pending is None and not self._ready and self._failure is None:

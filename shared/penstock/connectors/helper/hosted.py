@@ -51,6 +51,9 @@ class Hosted(Connector):
     def source_guarantee(self, table: TableInfo) -> str:
         return self.inner.source_guarantee(table)
 
+    def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
+        return self.inner.metadata_of(table)
+
     def source_mode(self, table: TableInfo) -> SourceMode:
         return self.inner.source_mode(table)
 

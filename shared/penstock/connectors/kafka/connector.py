@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.connectors.kafka.client import check_properties
 from penstock.connectors.kafka.positions import check_modes
 from penstock.connectors.kafka.rows import Part, key_columns, parts_of
-from penstock.connectors.kafka.settings import KAFKA_OPTIONS, METADATA, UPSERT_OPTIONS
+from penstock.connectors.kafka.settings import KAFKA_OPTIONS, METADATA, UPSERT_OPTIONS, VALUE
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
+from penstock.formats import get_format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceMode, SourceReader, TableInfo
 
@@ -116,6 +117,12 @@ class KafkaConnector(DeclaredConnector):
             found.append(f"key.{key}.")
         return tuple(found)
 
+    def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
+        """Those of the messages, and of values those of their format, behind ``value.``."""
+        name = table.options.get("value.format") or table.options.get("format")
+        told = {} if name is None else get_format(name, where=self.option_set.owner).metadata
+        return {**self.metadata, **{VALUE + key: type_ for key, type_ in told.items()}}
+
     def is_bounded(self, table: TableInfo) -> bool:
         return bool(self.option_set.read_one(table.options, "scan.bounded.mode") != "unbounded")
 
@@ -168,6 +175,14 @@ class UpsertKafkaConnector(KafkaConnector):
         return ("upsert",)
 
     def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:
+        if self._changelog(table):
+            raise ConnectorError(
+                "a format of changes in a table by key",
+                expected="'value.format' = a format of rows: json, csv, raw, avro",
+                got=f"'{table.options.get('value.format') or table.options.get('format')}'",
+                where=self.option_set.owner,
+                remedy="read it with 'connector' = 'kafka'",
+            )
         if not read["key.format"]:
             raise ConnectorError(
                 "option 'key.format' is missing",

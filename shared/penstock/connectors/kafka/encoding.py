@@ -64,14 +64,21 @@ class MessageEncoder:
         if self._key is not None and self._key_encoder is not None:
             keys = self._key_encoder.encode(batch.select(self._key.columns).with_kinds(None))
         signs = batch.signs()
-        rows = batch.select(self._value.columns).with_kinds(None)
         values: Sequence[bytes | None]
+        if self._value.format.changelog:
+            # The values say themselves what happened.
+            values = self._value_encoder.encode(batch.select(self._value.columns))
+            return self._messages(keys, values)
+        rows = batch.select(self._value.columns).with_kinds(None)
         if signs is None or bool((signs > 0).all()):
             values = self._value_encoder.encode(rows)
         else:
             kept = iter(self._value_encoder.encode(rows.filter(signs > 0)))
             values = [next(kept) if sign > 0 else None for sign in signs.tolist()]
-        partitions = self._partitions_of(len(batch))
+        return self._messages(keys, values)
+
+    def _messages(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[OutMessage]:
+        partitions = self._partitions_of(len(keys))
         return [OutMessage(k, v, p) for k, v, p in zip(keys, values, partitions, strict=True)]
 
     def _partitions_of(self, count: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.connectors.kafka.settings import METADATA
+from penstock.connectors.kafka.settings import METADATA, VALUE
 from penstock.errors import ConnectorError, nearest
 from penstock.formats import message_format
 from penstock.formats.api import FormatContext
@@ -47,10 +47,12 @@ class Part:
         """An encoder of the part's columns."""
         return self.format.encoder(self.schema, self.options)
 
-    def decoder(self, wanted: Sequence[int], bad_record: BadRecord) -> Decoder:
-        """A decoder of the table's columns ``wanted``, which are among those of the part."""
+    def decoder(self, wanted: Sequence[int], bad_record: BadRecord, metadata: Sequence[str] = ()) -> Decoder:
+        """A decoder of the table's columns ``wanted``, which are among those of the part, and then of what else
+        records say (``metadata``)."""
         projection = [self.columns.index(c) for c in wanted]
-        return self.format.decoder(FormatContext(self.schema, projection, self.options, bad_record))
+        ctx = FormatContext(self.schema, projection, self.options, bad_record, metadata=metadata)
+        return self.format.decoder(ctx)
 
 
 def _options_of(
@@ -75,6 +77,14 @@ def parts_of(
     prefix = read["key.fields-prefix"]
     if read["key.format"]:
         key_format = message_format(read["key.format"], where=where)
+        if key_format.changelog:
+            raise ConnectorError(
+                f"'key.format' = '{key_format.name}' is a format of changes",
+                expected="a format of rows: json, csv, raw, avro",
+                got=f"'{key_format.name}'",
+                where=owner,
+                remedy="choose it for values ('value.format')",
+            )
         fields = []
         for i in keys:
             field = schema.fields[i]
@@ -123,7 +133,12 @@ class MessageDecoder:
     def __init__(self, ctx: SourceContext, key: Part | None, value: Part, *, upserts: bool = False) -> None:
         self._ctx = ctx
         self._upserts = upserts
-        fields = [Field(name, METADATA[name]) for name in ctx.metadata]
+        told = value.format.metadata
+        self._told = [name.removeprefix(VALUE) for name in ctx.metadata if name.startswith(VALUE)]
+        fields = [
+            Field(name, told[name.removeprefix(VALUE)] if name.startswith(VALUE) else METADATA[name])
+            for name in ctx.metadata
+        ]
         self._schema = Schema((*ctx.schema.select(ctx.projection).fields, *fields))
         # A column that both hold is taken from the value, as in Flink.
         self._in_value = [c for c in ctx.projection if c in value.columns]
@@ -141,7 +156,7 @@ class MessageDecoder:
     def _decoders(self, bad_record: BadRecord) -> _Decoders:
         key = self._key
         return _Decoders(
-            self._value.decoder(self._in_value, bad_record),
+            self._value.decoder(self._in_value, bad_record, self._told),
             key.decoder(self._in_key, bad_record) if key is not None and self._in_key else None,
             key.decoder(self._of_deletes, bad_record) if key is not None and self._of_deletes else None,
         )
@@ -185,12 +200,19 @@ class MessageDecoder:
 
     def _rows(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
         values = [m.value() or b"" for m in messages]
-        parts = [decoders.value.decode(values, lambda i: _where(messages[i]))]
-        if decoders.key is not None:
-            parts.append(_decoded_keys(decoders.key, messages))
-        if any(len(part) != len(messages) for part in parts):
+        rows, of = decoders.value.decode_numbered(values, lambda i: _where(messages[i]))
+        keys = None if decoders.key is None else _decoded_keys(decoders.key, messages)
+        if keys is not None and len(keys) != len(messages):
             return None
-        return self._batch(messages, [parts[side].columns[i] for side, i in self._places])
+        if of is not None:
+            messages = [messages[i] for i in of.tolist()]
+            keys = None if keys is None else keys.take(of)
+        if len(rows) != len(messages):
+            return None
+        parts = (rows, rows if keys is None else keys)
+        columns = [parts[side].columns[i] for side, i in self._places]
+        told = rows.columns[len(self._in_value) :]
+        return self._batch(messages, columns, told).with_kinds(rows.kinds)
 
     def _deletions(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
         assert decoders.deletes is not None, "an upsert source was planned without its key"
@@ -206,9 +228,16 @@ class MessageDecoder:
         ]
         return self._batch(messages, columns).with_kinds(np.full(len(keys), RowKind.DELETE, np.uint8))
 
-    def _batch(self, messages: Sequence[Message], columns: list[Column]) -> Batch:
+    def _batch(
+        self, messages: Sequence[Message], columns: list[Column], told: Sequence[Column] = ()
+    ) -> Batch:
+        """``told``: the format's metadata columns, in the order of ``_told``."""
         times = np.array([m.timestamp()[1] for m in messages], np.int64) * 1000
-        columns += [_metadata(name, messages, times) for name in self._ctx.metadata]
+        of_format = iter(told)
+        columns += [
+            next(of_format) if name.startswith(VALUE) else _metadata(name, messages, times)
+            for name in self._ctx.metadata
+        ]
         return Batch(self._schema, columns, times=times, num_rows=len(messages))
 
 

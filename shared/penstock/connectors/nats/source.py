@@ -244,7 +244,11 @@ class NatsReader(SourceReader):
         return f"stream sequence {message.sequence}, subject '{message.subject}'"
 
     def _decode_singles(self, messages: list[Message]) -> Batch:
-        batch = self._decoder.decode([m.data for m in messages], lambda i: self._where(messages[i]))
+        batch, of = self._decoder.decode_numbered(
+            [m.data for m in messages], lambda i: self._where(messages[i])
+        )
+        if of is not None:
+            return self._with_metadata(batch, messages, of)
         if len(batch) != len(messages):
             # Some were rejected: find out which, to keep the metadata beside their rows.
             return Batch.concat([self._decode_one(m) for m in messages])
@@ -282,7 +286,7 @@ class NatsReader(SourceReader):
         if index is not None:
             times = times[index]
             columns[len(batch.columns) :] = [c.take(index) for c in columns[len(batch.columns) :]]
-        return Batch(self._schema, columns, times=times, num_rows=len(batch))
+        return Batch(self._schema, columns, kinds=batch.kinds, times=times, num_rows=len(batch))
 
     # -- progress -----------------------------------------------------------------------
 

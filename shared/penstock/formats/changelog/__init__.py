@@ -1,0 +1,1 @@
+"""Formats of database changes as JSON: ``debezium-json``, ``canal-json``, ``maxwell-json``, ``ogg-json``."""
