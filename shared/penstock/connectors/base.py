@@ -159,7 +159,7 @@ class SourceReader(ABC):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Until ``poll`` may return something, a split finished or caught up."""
+        """Wait until ``poll`` may return rows, or a split has finished or caught up."""
 
     @abstractmethod
     def finished_splits(self) -> set[str]:
@@ -242,7 +242,7 @@ class SinkWriter(ABC):
         """Wait until ``ready()`` is True."""
 
     async def flush(self) -> None:
-        """Input ran empty: write out what is buffered, where the guarantee allows it."""
+        """The input ran empty: write out what is buffered, if the guarantee allows it."""
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         """Cut the epoch *now*, synchronously; the awaitable gives its committables once
@@ -271,8 +271,11 @@ class SinkWriter(ABC):
         """Close connections. Called once, also after a failure."""
 
     async def abandon(self, ctx: SourceContext) -> None:
-        """Called instead of all methods above: delete what attempts before ``ctx.attempt`` staged and nobody
-        will commit. For an engine that has no checkpoint to continue from."""
+        """Called instead of all methods above: delete what attempts before ``ctx.attempt`` staged and no
+        checkpoint will commit.
+
+        It is for an engine that has no checkpoint to continue from.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +354,7 @@ class Connector(ABC):
         return {}
 
     def partitions(self, table: TableInfo) -> Sequence[tuple[str, bool]]:
-        """Of a partitioned table: the names of its partitions, and whether the query reads each."""
+        """The names of a partitioned table's partitions, each with whether the query reads it."""
         raise NotImplementedError
 
     def source_guarantee(self, table: TableInfo) -> str:

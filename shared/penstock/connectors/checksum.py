@@ -29,7 +29,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def rows_checksum(columns: Sequence[Column], num_rows: int) -> int:
-    """Of ``num_rows`` rows; 0 when there are none."""
+    """The checksum of ``num_rows`` rows; 0 if there are none."""
     if not num_rows:
         return 0
     state = _State(num_rows)

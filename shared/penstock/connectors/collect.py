@@ -231,7 +231,7 @@ class CollectWriter(SinkWriter):
             self._room.set()
 
     async def _write_out(self, until: int | None, *, end: bool = False) -> None:
-        """Writes what is buffered (up to row ``until``), in chunks."""
+        """Write the buffered rows (up to row ``until``) in chunks."""
         async with self._busy:
             self._check()  # a chunk that could not be stored is lost, whatever comes after it
             while self._buffer and (until is None or self._offset < until):

@@ -162,7 +162,7 @@ class _ByKey:
 
 
 class _Bag:
-    """Whole rows added and retracted: each different row with its number."""
+    """Rows that are added and retracted as a whole: each distinct row with its number of copies."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Row, int]] = {}

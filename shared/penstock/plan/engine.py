@@ -205,8 +205,11 @@ def program_graph(
 
 
 def holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVertex, ...]:
-    """With the slots that Spark works in: as many as the job's parallelism, on the task manager
-    whose Spark it is. A Spark that stands elsewhere takes none of ours."""
+    """The vertices, of which the first also holds the slots that Spark works in.
+
+    They are as many as the job's parallelism, on the task manager that runs Spark. A Spark outside the cluster
+    needs none.
+    """
     if SPARK_MASTER.read(config) or SPARK_REMOTE.read(config):
         return tuple(vertices)
     first = msgspec.structs.replace(vertices[0], slots=PARALLELISM.read(config))

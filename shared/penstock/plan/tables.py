@@ -54,7 +54,7 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     declared: tuple[Expr, ...] | None = None
 
     def place(self) -> str:
-        """Where its data is, in words without secrets."""
+        """The location of the table's data in words, without secrets."""
         if self.location is None:
             located = {k: v for k, v in self.options.items() if not _SECRET.search(k)}
         else:

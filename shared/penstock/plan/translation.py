@@ -96,7 +96,7 @@ class Translator:
         return self.operators
 
     def visit(self, node: Node) -> OperatorInput:
-        """Where the node's rows come from."""
+        """The operator output that has the node's rows."""
         found = self.memo.get(id(node))
         if found is None:
             made = node.translate(self)

@@ -59,8 +59,11 @@ class BackfillResult:
 
 @dataclass
 class _Ran:
-    """A vertex whose subtasks are through. ``frame``: their segments (None: nobody reads
-    them); ``edges``: by number, the time of the output at the end."""
+    """A vertex whose subtasks have finished.
+
+    ``frame``: their segments (None: no vertex reads them). ``edges``: by edge number, the event time of the
+    output at the end.
+    """
 
     reports: list[Report]
     frame: DataFrame | None
@@ -269,8 +272,11 @@ def _inline(vertex: JobVertex, snapshots: dict[str, OperatorSnapshot], index: in
 
 
 def _source_tasks(vertex: JobVertex, seam: Seam) -> list[dict[str, list[Split]]]:
-    """By subtask: source uid → its splits. A split is a subtask of its own, with its own event
-    time, unless the vertex may have but one or writes a table."""
+    """For each subtask: source uid → its splits.
+
+    Each split is a subtask of its own, with its own event time, unless the vertex may have only one subtask or
+    writes a table.
+    """
     found = [
         (node.uid, split)
         for node in vertex.operators

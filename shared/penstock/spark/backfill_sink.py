@@ -50,7 +50,7 @@ class HistorySink(SinkOperator):
         self._rows = self._standing = sum(batch.num_rows for batch in self._held)
 
     def settled(self) -> list[Batch]:
-        """The rows that stand at the end, each once."""
+        """The rows that remain at the end, each once."""
         self._compact()
         held, self._held = self._held, []
         return held

@@ -92,7 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over rows of (subtask, splits: JSON of {source uid: [split]})."""
+    """A function for ``mapInArrow`` over rows of (subtask, splits: JSON of {source uid: [split]})."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
@@ -104,7 +104,7 @@ def source_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def vertex_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over segments, by target and in their order."""
+    """A function for ``mapInArrow`` over segments, which come by target and in their order."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for index, records in itertools.groupby(records_of(batches), key=lambda r: r[1]):

@@ -116,7 +116,7 @@ async def commit(table: TableWrite, items: list[bytes]) -> None:
 
 
 async def abandon(table: TableWrite) -> None:
-    """Delete what the tasks staged, and nobody will commit."""
+    """Delete what the tasks staged and will not be committed."""
     spec = table.spec
     writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
     await writer.abandon(source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1))

@@ -278,7 +278,7 @@ def encode(batch: Batch) -> bytes:
 
 
 def _await_server(job: DriverJob) -> None:
-    """Until the task manager's Spark listens. ExternalError with its last words when it ends."""
+    """Wait until the task manager's Spark listens. Raises ExternalError with its last output if it ends."""
     address = urlsplit(job.url)
     deadline = time.monotonic() + _SERVER_START_S
     while True:

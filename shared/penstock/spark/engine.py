@@ -182,7 +182,7 @@ class SparkJob:
         return {None: made, **self._empty_sides(node)}
 
     def _native(self, node: Node, spec: s.OperatorSpec, inputs: list[Frame]) -> Frame | None:
-        """As Spark does it itself; None: it has no such thing."""
+        """The operator as Spark's own; None if Spark has no equivalent."""
         match spec:
             case s.CalcSpec():
                 return self._calc(node, spec, inputs[0])

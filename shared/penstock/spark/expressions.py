@@ -116,7 +116,8 @@ def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., Column]
 
 
 def in_pairs(combine: Callable[[Column, Column], Column], parts: Sequence[Column]) -> Column:
-    """As shallow a tree as there is: Spark descends into it on a stack of its own, and parts may be thousands."""
+    """A tree of the parts that is as shallow as possible: Spark recurses into it, and there may be thousands of
+    parts."""
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]

@@ -125,8 +125,10 @@ def _jobs_and_stages(url: str) -> tuple[Any, Any]:
 def progress(
     jobs: Iterable[Mapping[str, Any]], stages: Iterable[Mapping[str, Any]], tag: str = ""
 ) -> Progress:
-    """From what the status API says of its jobs and stages. ``tag``: only jobs of which a tag
-    contains it. Skipped stages (their output was there already) do not count."""
+    """The progress that the jobs and stages of Spark's status API show.
+
+    ``tag``: only jobs with a tag that contains it. Skipped stages (their output existed already) do not count.
+    """
     mine = {stage for job in jobs if _is_of(job, tag) for stage in job["stageIds"]}
     found = [_stage(s) for s in stages if s["stageId"] in mine and s["status"] != "SKIPPED"]
     found.sort(key=lambda s: (-s.id, -s.attempt))
@@ -167,7 +169,7 @@ def _stage(told: Mapping[str, Any]) -> Stage:
 
 
 def _epoch_ms(text: str | None) -> int:
-    """Of a time as the status API writes it: 2026-11-21T06:47:35.259GMT."""
+    """ms since the epoch of a time of the status API: 2026-11-21T06:47:35.259GMT."""
     if text is None:
         return 0
     when = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fGMT").replace(tzinfo=datetime.UTC)

@@ -97,7 +97,7 @@ def open_session(
 
 
 def apply_meaning(session: SparkSession, config: Mapping[str, str] | None = None) -> None:
-    """Set on a session, whoever opened it, what results rely on."""
+    """Set the options of a session on which results depend, whoever opened it."""
     given = {k: v for k, v in (config or {}).items() if k.startswith("spark.sql.") and k not in MEANING}
     settings: dict[str, Any] = {**MEANING, **given}
     conf: Any = session.conf

@@ -47,7 +47,7 @@ def projected(
 
 
 def union(frames: Sequence[Frame], output: Schema, *, time: bool, arrival: bool) -> Frame:
-    """All rows of all; what is known of arrival is put input after input."""
+    """All rows of all inputs. The order of arrival, if known, is input by input."""
     parts = [f.renamed(output).with_hidden(time=time, arrival=arrival) for f in frames]
     return Frame(reduce(lambda a, b: a.unionAll(b), (p.df for p in parts)), output, time, arrival)
 

@@ -150,7 +150,7 @@ class StreamReader(DataSourceStreamReader):
         yield {"batch": batch + 1}
 
     def _pausing(self, batch: int) -> bool:
-        """Behind a batch without rows, from when that is noticed; never when just started."""
+        """Whether to pause, for PAUSE_S seconds after an empty batch was noticed; never at the first call."""
         started, self._started = self._started, True
         if not started or not self._empty(batch):
             return False

@@ -51,8 +51,10 @@ _RANGE = (0, 127)
 def packer(
     schema: Schema, keys: tuple[int, ...], index: int, timed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: rows of input ``index`` → (group, payload). Columns: the schema's,
-    then ``__time`` if ``timed``."""
+    """A function for ``mapInArrow``: rows of input ``index`` → (group, payload).
+
+    The columns are the schema's, then ``__time`` if ``timed``.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
@@ -72,7 +74,7 @@ def packer(
 
 
 def unpacker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: payloads → rows."""
+    """A function for ``mapInArrow``: payloads → rows."""
     for rows in batches:
         for payload in rows.column(0).to_pylist():
             with pa.ipc.open_stream(payload) as reader:
@@ -173,4 +175,4 @@ class GroupProcessor(StatefulProcessor):
             self._handle.registerTimer(max(watermark_ms, 0) + 1)
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: no resource is held between calls."""

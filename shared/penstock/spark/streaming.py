@@ -112,7 +112,7 @@ class SparkStreamJob(SparkJob):
         return replace(frame, df=df)
 
     def outputs(self, node: Node) -> dict[str | None, Frame]:
-        """Compiled anew for every sink: each is a query with a log and state of its own."""
+        """The job's outputs, compiled separately for each sink: each sink is a query with its own log and state."""
         return self._compile(node)
 
     def input(self, node: Node, index: int) -> Frame:

@@ -10,6 +10,6 @@ from penstock.spark.explain import spark_plan
 
 
 def spark_support() -> SparkSupport:
-    """For whoever submits jobs from this environment."""
+    """What Spark can do for programs that submit jobs from this environment."""
     missing = None if importlib.util.find_spec("pyspark") else "Spark (pyspark) is not installed here"
     return SparkSupport(missing, check, spark_plan)

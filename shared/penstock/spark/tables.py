@@ -49,9 +49,12 @@ class TableRead:
 
 @dataclass(frozen=True)
 class TableWrite:
-    """``manifest``: a file that says what is to be committed, written before it is: what is
-    repeated after that only commits again. ``checkpoint``: what is written at once is one, and
-    a batch job has one a sink; who writes into a table again counts on."""
+    """A table to write to.
+
+    ``manifest``: a file that lists what is to be committed. It is written before the commit, so that a
+    repetition only commits again. ``checkpoint``: the number of the write, which counts as one checkpoint. A
+    batch job has one for each sink; a writer that reopens a table continues its numbers.
+    """
 
     spec: SinkSpec
     uid: str

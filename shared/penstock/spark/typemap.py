@@ -84,7 +84,7 @@ def spark_arrow_type(type_: LogicalType) -> pa.DataType:
 
 
 def column_names(schema: Schema) -> list[str]:
-    """Spark's names of the columns: their own; a name that stands twice gets a number."""
+    """Spark's names of the columns: the columns' own names; a repeated name gets a number."""
     taken: set[str] = set()
     out = []
     for field in schema.fields:

@@ -120,7 +120,8 @@ def _check_value(
 
 
 def factored(node: exp.Expression) -> list[exp.Expression]:
-    """The conjuncts; equalities that stand in every branch of an OR are taken out of it."""
+    """The conjuncts of the condition; an equality that every branch of an OR contains becomes a conjunct of its
+    own."""
     parts = conjuncts(node)
     return [made for part in parts for made in (_factored_or(part) if isinstance(part, exp.Or) else [part])]
 

@@ -55,7 +55,7 @@ class UserFunctions:
         return self._by_name.pop(name.lower(), None) is not None
 
     def names(self) -> list[str]:
-        """Those declared here and those of installed packages."""
+        """The names of the declared functions and of those of installed packages, sorted."""
         return sorted({*(f.name for f in self._by_name.values()), *INSTALLED.names()})
 
     def scalar(self, name: str) -> UserFunction | None:

@@ -176,7 +176,7 @@ def _items(query: exp.Expression) -> list[exp.Expression]:
 
 
 def _text(text: str, node: exp.Expression) -> str | None:
-    """An expression as the user wrote it, if it stands in one piece."""
+    """An expression as the user wrote it; None if its text is not in one piece."""
     ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
     start = start_of(node)
     if start is None or not ends or isinstance(node, exp.Star):

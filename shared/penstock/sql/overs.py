@@ -37,7 +37,7 @@ def _order(window: exp.Window) -> list[exp.Ordered]:
 
 
 def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
-    """Those of one SELECT: a subquery's own are left alone."""
+    """The OVER calls of one SELECT, without those of its subqueries."""
     queries = (exp.Select, exp.SetOperation, exp.Subquery)
     parts = (part for root in roots for part in root.dfs(prune=lambda node: isinstance(node, queries)))
     return [part for part in parts if isinstance(part, exp.Window)]

@@ -171,13 +171,13 @@ def _check_operators(tokens: list[Token], text: str) -> None:
 
 
 def _unclosed(text: str) -> Position:
-    """Where the last quote was opened."""
+    """The position of the last quote that was opened."""
     start, state = _last_opened(text)
     return position_in(text, start if state else max(0, len(text) - 1))
 
 
 def _open_comment(text: str) -> int | None:
-    """Where a comment begins that nothing closes: it would hide the rest of the text."""
+    """The position of a comment that is not closed, and so would hide the rest of the text."""
     start, state = _last_opened(text)
     return start if state == "*/" else None
 

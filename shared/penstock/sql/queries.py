@@ -171,7 +171,7 @@ class QueryBinder:
         return relation.aliased(alias.name or None, names)
 
     def compact(self, relation: Relation) -> Relation:
-        """Only and exactly the visible columns, in order."""
+        """The relation with exactly its visible columns, in order."""
         visible = relation.visible
         schema = relation.node.schema
         if [c.index for c in visible] == list(range(len(schema))) and [

@@ -79,7 +79,7 @@ class Relation:
         return None
 
     def resolve(self, parts: Sequence[str], node: exp.Expression, source: Source) -> tuple[ScopeColumn, int]:
-        """As ``find``; if the name is unknown, SqlError with the nearest one."""
+        """``find``, but an unknown name raises SqlError with the nearest known name."""
         found = self.find(parts, node, source)
         if found:
             return found

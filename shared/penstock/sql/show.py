@@ -78,7 +78,7 @@ def _find(catalog: Catalog, name: str, where: str) -> Table | View:
 
 
 def _columns(item: Table | View) -> Rows:
-    """As Flink describes a table; the column ``comment`` only where some column has one."""
+    """The columns in the form of Flink's DESCRIBE, with the column ``comment`` only if some column has a comment."""
     declared = {c.name: c for c in getattr(item, "columns", ()) if not isinstance(c, str)}
     clause = getattr(item, "watermark_clause", None)
     proctimes = {

@@ -48,7 +48,7 @@ Texts = tuple[str | None, ...]
 
 
 def escape(text: str) -> str:
-    """A text as it may stand in a folder's name."""
+    """A text in the form in which a folder's name may contain it."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED or c < " " else c for c in text)
 
 
@@ -58,7 +58,7 @@ def unescape(text: str) -> str:
 
 
 def text_of(type_: t.LogicalType, value: Any) -> str | None:
-    """A value (as ``Column.to_pylist`` gives it) as it stands in a folder's name, not escaped."""
+    """A value (as ``Column.to_pylist`` gives it) as the text of a folder's name, not escaped."""
     match value:
         case None:
             return None

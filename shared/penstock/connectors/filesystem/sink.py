@@ -271,7 +271,7 @@ class FileSink(SinkWriter):
             await self.ctx.run(self._discard)
 
     def _discard(self) -> None:
-        """Rows behind the last barrier are in no checkpoint: nobody will commit them."""
+        """Delete the rows after the last barrier: no checkpoint contains them, so they will not be committed."""
         opened, self._open_files = list(self._open_files.values()), {}
         for current in opened:
             try:

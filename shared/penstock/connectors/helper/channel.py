@@ -99,5 +99,5 @@ class Channel(asyncio.BufferedProtocol, Generic[T]):
 
 
 def _room(size: int) -> memoryview:
-    """Writable bytes that nobody has set to zero first."""
+    """Writable bytes that are not set to zero."""
     return np.empty(size, np.uint8).data.cast("B")

@@ -57,7 +57,7 @@ class EnumeratorPart(_Calls):
         self._enumerator = connector.enumerator(context.table)
 
     async def open(self) -> Opened:
-        """Nothing to open."""
+        """Do nothing: an enumerator is not opened."""
         return Opened()
 
     async def call(self, message: Call, payload: memoryview) -> tuple[Answer, Any]:

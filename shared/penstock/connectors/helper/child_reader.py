@@ -112,7 +112,7 @@ class ReaderPart:
             self._send(failure(err))
 
     async def _wait(self) -> None:
-        """Until there may be rows, or the slot has said something."""
+        """Wait until there may be rows, or the slot has sent a message."""
         loop = asyncio.get_running_loop()
         waiting = loop.create_task(self._reader.wait())
         changed = loop.create_task(self._changed.wait())
@@ -124,7 +124,7 @@ class ReaderPart:
             await end_tasks([waiting, changed])
 
     def _tell(self, fetched: Fetched | None) -> None:
-        """The rows with the positions behind them, or only what is otherwise now."""
+        """Send rows with the positions after them, or only what has changed."""
         moved = tuple(split for split in self._reader.snapshot() if self._known.get(split.id) != split)
         finished = tuple(self._reader.finished_splits() - self._finished)
         pending = self._reader.pending_records()

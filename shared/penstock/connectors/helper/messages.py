@@ -67,7 +67,7 @@ class Completed(_Message, frozen=True, kw_only=True):
 
 
 class Credit(_Message, frozen=True, kw_only=True):
-    """Rows of so many bytes were taken; the next batch may have so many rows."""
+    """The slot has taken rows of ``taken_bytes``; the next batch may have ``batch_rows`` rows."""
 
     taken_bytes: int
     batch_rows: int
@@ -109,8 +109,11 @@ class Opened(_Message, frozen=True, kw_only=True):
 
 
 class Rows(_Message, frozen=True, kw_only=True):
-    """What a reader gave, or that it stands otherwise: ``splits`` that moved, ``finished`` ones that are new.
-    ``schema``: of the payload's rows, where it is another one than before."""
+    """Rows of a reader, or changes of its state: ``splits`` with new positions, splits that are newly
+    ``finished``.
+
+    ``schema`` is the schema of the payload's rows if it differs from the one before.
+    """
 
     split_id: str | None = None
     schema: Schema | None = None

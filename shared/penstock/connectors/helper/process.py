@@ -70,7 +70,7 @@ class HelperProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process; 0 before it is started."""
+        """The process id; 0 before the process is started."""
         return 0 if self._process is None else self._process.pid
 
     async def start(self, message: Open, ctx: SourceContext) -> Opened:
@@ -120,7 +120,7 @@ class HelperProcess:
         return answer
 
     async def call(self, method: str, payload: Any = b"", **arguments: Any) -> tuple[Answer, memoryview]:
-        """Call a method of the part there and wait for what it gives. Raises what it raised."""
+        """Call a method of the part in the helper process; return its result or raise its error."""
         return await self.begin(lambda n: Call(call=n, method=method, arguments=arguments), payload)
 
     async def close(self) -> None:

@@ -143,7 +143,7 @@ class HelperReader(SourceReader):
         return set(self._finished)
 
     def caught_up(self, split_id: str) -> bool:
-        """Only on the helper's recent word, which this asks for: it is true some moments later than there."""
+        """Whether the helper said a moment ago that the split has caught up. The call asks it again."""
         if split_id in self._finished:
             return True
         if self._rows_waiting:

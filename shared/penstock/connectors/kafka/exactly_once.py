@@ -158,7 +158,7 @@ class Transactions:
         await self._in_charge(send)
 
     async def _commit(self, producer: KafkaProducer, done: dict[str, int]) -> None:
-        """Ends the transaction with a marker. On an error nobody knows whether it was stored: the next
+        """End the transaction with a marker. After an error it is unknown whether the marker was stored:
         ``take_over`` reads it."""
         from confluent_kafka import TopicPartition
 
@@ -202,7 +202,7 @@ class Transactions:
         return msgspec.json.decode(found.metadata, type=Marker)
 
     async def forget(self) -> None:
-        """The producer is of no more use: the next step takes over anew."""
+        """Close the producer, which can no longer be used. The next step takes over with a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.close()

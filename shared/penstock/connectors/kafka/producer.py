@@ -132,7 +132,7 @@ class KafkaProducer:
             raise self._error(err.args[0], "a message could not be written") from None
 
     async def drain(self) -> None:
-        """Until there is room again."""
+        """Wait until there is room for more messages."""
         while self.full:
             self.check()
             await self._call(self._client.poll, 0.05)
@@ -140,7 +140,7 @@ class KafkaProducer:
         self.check()
 
     async def flush(self) -> None:
-        """Until every message is acknowledged by the brokers, or one has failed."""
+        """Wait until the brokers have acknowledged every message, or one has failed."""
         while not self.empty:
             self.check()
             self._hand_over(_SLICE)

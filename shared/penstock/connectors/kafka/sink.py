@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class KafkaWriter(SinkWriter):
-    """At least once; with the guarantee ``none`` a checkpoint does not wait, and a crash loses what is on its way."""
+    """Writes messages at least once. With the guarantee ``none`` a checkpoint does not wait for
+    acknowledgements, and a crash loses the messages on their way."""
 
     def __init__(self, table: TableInfo, option_set: OptionSet, encoder: MessageEncoder) -> None:
         self._options = option_set.read(table.options)

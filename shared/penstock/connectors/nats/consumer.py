@@ -46,9 +46,12 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to read from: behind ``after`` (restored or received), else from ``sequence``,
-    else from ``time_ms``, else the first message there is. ``created``: when the stream was made, as the
-    server says it, whose sequences these are; None: not known, older snapshots have none."""
+    """The place to read from: after ``after`` (restored or received), else from ``sequence``, else from
+    ``time_ms``, else from the first message.
+
+    ``created`` is the time at which the server made the stream that these sequences belong to; None if it is
+    unknown, as in older snapshots.
+    """
 
     after: int | None = None
     sequence: int | None = None
@@ -229,7 +232,7 @@ class OrderedConsumer:
         self._wake()
 
     async def _check_position(self, start: Start) -> None:
-        """ConnectorError unless the stream is the one that ``start`` counts in, and still has what it wants."""
+        """Raise ConnectorError unless the stream is the one that ``start`` refers to and still has its messages."""
         wanted = start.sequence if start.after is None else start.after + 1
         info = await self._api.stream_info(self.stream)
         state = info["state"]

@@ -79,7 +79,7 @@ class Transactions:
         self._fenced: set[str] = set()
 
     async def fence(self, subject: str) -> None:
-        """From now on every older attempt's batches on ``subject`` are refused."""
+        """Make the server refuse the batches of older attempts on ``subject`` from now on."""
         while True:
             sequence, marker = await self._read(subject)
             marker = marker or Marker(self._job, 0)

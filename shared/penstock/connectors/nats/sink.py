@@ -105,7 +105,7 @@ class AtLeastOnceWriter(SinkWriter):
         self._changed.set()
 
     async def _until_stored(self, last: int) -> None:
-        """Until the first ``last`` messages are acknowledged."""
+        """Wait until the first ``last`` messages are acknowledged."""
         while self._window.stored < last:
             self._check()
             self._changed.clear()
