@@ -1,9 +1,9 @@
-"""A new job master takes over a running job: it finds out which tasks still run, and continues. Pure.
+"""A new job master adopts a running job: it finds out which tasks still run, and continues. Pure.
 
-It asks all task managers what they have of the job. Tasks of the attempts that the log names as current are
-kept. When all of them are found, or no more can be found, the master introduces itself to the tasks, aborts
-the checkpoints in flight, confirms the last completed one again (a commit may be repeated), and restarts
-only the tasks that are missing.
+It asks all task managers what runs there for the job. Tasks of the attempts that the log names as current
+are kept. When all of them are found, or no more can be found, the master introduces itself to the tasks,
+aborts the checkpoints in flight, confirms the last completed one again (a commit may be repeated), and
+restarts only the tasks that are missing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ _J = JobStatus
 ASK_MS = 500
 #: After this time the resource manager is asked which slots are the job's; it may be new itself.
 CENSUS_AFTER_MS = 2_000
-#: No answer is waited for longer than this. The time counts only while the bus is there.
+#: How long answers are awaited. Only time with a connection to the bus counts.
 PATIENCE_MS = 10_000
-#: A task in one of these states continues, or has ended properly.
+#: A task in one of these states continues, or has finished.
 _HEALTHY = frozenset({_E.DEPLOYING, _E.INITIALIZING, _E.RUNNING, _E.FINISHED})
 
 
 class Adopting:
+    """The adoption of a job by this master, from ``begin`` to ``conclude``."""
+
     def __init__(self, job: JobState, starting: Starting, failover: Failover, inherited: Inherited) -> None:
         self._job = job
         self._starting = starting
@@ -48,19 +50,20 @@ class Adopting:
         self._inherited = inherited
         self._latest_ms = 0
         self._census_ms = 0
-        #: executions that some task manager has reported
+        #: Ids of the executions that a task manager has reported.
         self._known: set[str] = set()
-        #: allocations that were offered
+        #: Allocation ids that were offered.
         self._offered: set[str] = set()
-        #: the resource manager knows no further slot of the job
+        #: Whether the resource manager knows no further slot of the job.
         self._complete = False
         self._highest_id = inherited.highest_checkpoint_id
-        #: reports of tasks whose slot has not been offered yet, in order
+        #: Reports of tasks whose slot has not been offered yet, in order.
         self._early: list[tuple[slot_msg.FromSlot, msg.SlotReport]] = []
-        #: tasks that no longer ran when everything was known
+        #: Tasks that were found not to run any more.
         self._broken: list[Execution] = []
 
     def begin(self, now_ms: int) -> Step:
+        """Starts the adoption: the manifests are loaded, and the task managers are asked."""
         job, inherited = self._job, self._inherited
         job.set_status(_J.RECONCILING, now_ms)
         attempts = {v: inherited.vertices.get(v, inherited.base)[0] for v in job.layout.all}
@@ -80,17 +83,17 @@ class Adopting:
         return [call, fx.FindAllocations()] if now_ms >= self._census_ms else [call]
 
     def not_announced(self, now_ms: int) -> None:
-        """The bus is away, so nobody can answer."""
+        """The bus is disconnected, so no task manager can answer: the time limits begin again."""
         self._latest_ms = now_ms + PATIENCE_MS
         self._census_ms = now_ms + CENSUS_AFTER_MS
 
     def found(self, allocations: tuple[tuple[str, str], ...]) -> list[fx.Effect]:
-        """The slots that the resource manager counts as the job's."""
+        """The resource manager's list of (task manager id, allocation id) of the job."""
         self._complete = all(allocation_id in self._offered for _, allocation_id in allocations)
         return []
 
     def offered(self, offer: msg.OfferSlots, now_ms: int) -> tuple[str, ...]:
-        """Takes over the tasks in these slots; the accepted allocation ids."""
+        """Adopts the tasks in the offered slots. Returns the accepted allocation ids."""
         job = self._job
         accepted: list[str] = []
         for slot in offer.slots:
@@ -101,7 +104,7 @@ class Adopting:
         return tuple(accepted)
 
     def _take(self, slot: msg.SlotOffer, taskmanager_id: str, now_ms: int) -> bool:
-        """True if the slot's tasks belong to the attempt that the log names."""
+        """Whether the slot's tasks belong to the attempt that the log names. If so, they are adopted."""
         job, deployed = self._job, slot.deployed
         if deployed is None:
             return False
@@ -123,7 +126,8 @@ class Adopting:
         return self._job.layout.place(execution.vertex_id, execution.subtask_index)
 
     def early(self, report: slot_msg.FromSlot, relay: msg.SlotReport) -> bool:
-        """Keeps the report of a task whose slot has not been offered yet; False: it may be handled now."""
+        """Keeps the report of a task whose slot has not been offered yet. False: the report can be handled
+        now."""
         execution_id = getattr(report, "execution_id", None)
         if execution_id is None or execution_id in self._known:
             return False
@@ -134,11 +138,11 @@ class Adopting:
 
     @property
     def ready(self) -> bool:
-        """All tasks are found."""
+        """Whether all tasks are found."""
         return len(self._known) == len(self._job.graph)
 
     def progress(self, now_ms: int) -> list[fx.Effect] | None:
-        """The effects that ask further; None: the answer is complete, and ``conclude`` may be called."""
+        """The effects that ask further. None: everything is known, and ``conclude`` may be called."""
         job = self._job
         if self._starting.all_loaded and (self.ready or self._complete or now_ms >= self._latest_ms):
             return None
@@ -147,12 +151,12 @@ class Adopting:
         return []
 
     def no_longer_early(self) -> list[tuple[slot_msg.FromSlot, msg.SlotReport]]:
-        """Reports of tasks that have become known since, in order."""
+        """The kept reports of tasks that have been found since, in order."""
         waiting, self._early = self._early, []
         return [item for item in waiting if not self.early(*item)]
 
     def conclude(self, now_ms: int) -> Step:
-        """Continues with the tasks that run, or starts the job again if too few do."""
+        """Continues with the tasks that run, or starts the whole job again if too few do."""
         job = self._job
         job.due.adopt_ms = None
         job.coordinator.next_id = max(job.coordinator.next_id, self._highest_id + 1)
@@ -185,7 +189,7 @@ class Adopting:
         return loss(reason, None, task=task, where=task or f"job {self._job.job_id}")
 
     def _start_anew(self, now_ms: int) -> Step:
-        """No task runs, or too few to continue with: the same as after a full restart."""
+        """Starts the job again, as after a full restart."""
         job = self._job
         effects = job.cancel_tasks(job.layout.all, now_ms)
         live = [e for e in job.graph if not e.state.terminal]

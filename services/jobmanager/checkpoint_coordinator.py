@@ -5,10 +5,9 @@ Pure. The life of a checkpoint, of which several may be in flight::
     ACKNOWLEDGING → STORING (manifest object) → LOGGING (decision log) → COMPLETED
           └──────────────┴→ FAILED
 
-From LOGGING there is no way back: the entry may be in the log already. They complete in
-their order: one that every subtask has acknowledged makes those before it obsolete, but
-for savepoints and what is being stored, for which it waits. Reports that are late,
-repeated or of an unknown checkpoint get an ``Ack`` as their answer.
+A checkpoint in LOGGING can no longer fail, because the entry may already be in the log. Checkpoints complete in order. One
+that every subtask has acknowledged replaces the unfinished ones before it; it waits for savepoints and for one that is
+being stored. A report that is late, repeated, or of an unknown checkpoint is answered with an ``Ack``.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointCoordinator:
-    """``first_id``: above the highest id ever seen."""
+    """The checkpoints of one job. ``first_id``: the first id to use, above every id that was used before."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class CheckpointCoordinator:
     ) -> None:
         self.config = config
         self.next_id = first_id
-        #: by id, oldest first
+        #: Checkpoint id → checkpoint in flight, oldest first.
         self.in_flight: dict[int, Pending] = {}
         self.retention = Retention(config.num_retained)
         self._first_id = first_id
@@ -79,11 +78,11 @@ class CheckpointCoordinator:
         self._graph = graph
         self._epoch = epoch
         self._requests: deque[Request] = deque()
-        #: a stop with savepoint is under way, or done
+        #: Whether a savepoint that stops the job is in flight or completed.
         self.stopping = False
-        #: executions whose final checkpoint is complete; they finish when they hear of it
+        #: Ids of executions whose final checkpoint is complete. They finish when they are told.
         self._served: set[str] = set()
-        #: set when more checkpoints failed in a row than are tolerated
+        #: Why the job must fail: more checkpoints failed in a row than are tolerated. None otherwise.
         self.job_failure: str | None = None
 
     # -- deciding ------------------------------------------------------------------------
@@ -95,26 +94,28 @@ class CheckpointCoordinator:
 
     @property
     def retained(self) -> deque[Completed]:
+        """The completed checkpoints that are kept, oldest first."""
         return self.retention.retained
 
     @property
     def settled(self) -> bool:
-        """False while an entry may be on its way into the log."""
+        """Whether no CheckpointCompleted entry is being appended to the log."""
         return all(pending.phase is not Phase.LOGGING for pending in self.in_flight.values())
 
     @property
     def counts(self) -> dict[str, int]:
+        """The numbers of checkpoints, as REST shows them."""
         return self.history.counts
 
     def knows(self, trigger_id: str) -> bool:
-        """A request that is waiting, under way or answered."""
+        """Whether a request with this id is queued, in flight, or answered."""
         known = [*self._requests, *(pending.request for pending in self.in_flight.values())]
         return any(r is not None and r.trigger_id == trigger_id for r in known) or self.history.knows(
             trigger_id
         )
 
     def request(self, request: Request) -> None:
-        """Queues a savepoint or checkpoint that a user asked for; the request is in the log."""
+        """Queues a savepoint or checkpoint that a user requested; the request is in the log."""
         self._requests.append(request)
 
     def refuse(self, request: Request, reason: str, now_ms: int, *, logs: bool = True) -> list[Effect]:
@@ -135,11 +136,12 @@ class CheckpointCoordinator:
         )
 
     def savepoint_directory(self, request: Request) -> str:
+        """The folder for the savepoint: the requested one or the configured one."""
         return request.directory or self.config.savepoint_dir
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
-        """Triggers checkpoints or lets them time out; the effects, and when to call again (None: on an
-        event)."""
+        """Triggers checkpoints, or fails those that have timed out. Returns the effects, and when to call it
+        again (None: after the next event)."""
         effects: list[Effect] = []
         deadlines: list[int] = []
         for pending in list(self.in_flight.values()):
@@ -176,7 +178,7 @@ class CheckpointCoordinator:
         )
 
     def _look(self, now_ms: int) -> None:
-        """Brings the schedule up to date with the execution graph."""
+        """Updates the schedule from the execution graph."""
         schedule, graph = self.schedule, self._graph
         ready = len(graph) > 0 and graph.all_running_or_finished and not self.stopping
         if not ready:
@@ -216,6 +218,7 @@ class CheckpointCoordinator:
     # -- answers of tasks ----------------------------------------------------------------
 
     def acknowledge(self, ack: CheckpointAcknowledged, now_ms: int) -> tuple[Ack, list[Effect]]:
+        """A subtask has stored its snapshot."""
         pending = self.in_flight.get(ack.checkpoint_id)
         if pending is None:
             return Ack.DISCARDED, self._discard(ack)
@@ -228,7 +231,7 @@ class CheckpointCoordinator:
 
     def _discard(self, ack: CheckpointAcknowledged) -> list[Effect]:
         """Deletes the object of a late acknowledgement, unless a retained checkpoint names it. Objects of
-        another master's checkpoints, earlier or later, are left alone."""
+        checkpoints of other masters are not touched."""
         key = ack.handle.key
         ours = self._first_id <= ack.checkpoint_id < self.next_id
         if key is None or not ours or key in self._named():
@@ -236,6 +239,8 @@ class CheckpointCoordinator:
         return [DeleteObjects(frozenset({key}))]
 
     def decline(self, decline: CheckpointDeclined, now_ms: int) -> list[Effect]:
+        """A subtask takes no part in a checkpoint: the checkpoint fails, unless the subtask is about to
+        finish."""
         pending = self.in_flight.get(decline.checkpoint_id)
         if (
             pending is None
@@ -244,34 +249,35 @@ class CheckpointCoordinator:
         ):
             return []
         if decline.finishing:
-            return []  # its final snapshot comes with FINISHED and replaces the acknowledgement
+            return []  # FINISHED follows, with a final snapshot that replaces the acknowledgement
         vertex_id, index = pending.expected[decline.execution_id]
         reason = f"declined by subtask {index} of vertex {vertex_id}: {decline.reason}"
         return self._fail(pending, reason, now_ms)
 
     def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
-        """A trigger command did not reach its slot. The failure is not counted: the bus or the slot is gone,
-        and the job learns of a lost slot in another way."""
+        """A trigger command did not reach its slot. This does not count as a failed checkpoint: the bus or
+        the slot is lost, and the job learns of a lost slot in another way."""
         pending = self.in_flight.get(checkpoint_id)
         if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
             return []
         return self._abort(pending, reason, now_ms)
 
     def complete_lost(self, command_id: str) -> None:
-        """A slot may not have heard that a checkpoint is complete. Tasks that wait for their final
+        """A slot may not have been told that a checkpoint is complete. Tasks that wait for their final
         checkpoint get another one."""
         self._served.clear()
         self.retention.lost(command_id)
 
     def complete_heard(self, command_id: str) -> list[Effect]:
-        """A slot has heard that a checkpoint is complete. When all have, older objects may be deleted."""
+        """A slot has confirmed that a checkpoint is complete. When all slots have, older objects may be
+        deleted."""
         return self._subsume() if self.retention.heard(command_id) else []
 
     def _subsume(self) -> list[Effect]:
         return self.retention.subsume(self._in_use(), [p.floor for p in self.in_flight.values()])
 
     def replaced(self, highest_id: int, now_ms: int) -> list[Effect]:
-        """Checkpoints that an earlier master had in flight are over."""
+        """Records checkpoints that an earlier master had in flight as failed."""
         last = self.last_completed
         first = 0 if last is None else last.checkpoint_id
         return self.history.replaced(range(first + 1, highest_id + 1), now_ms)
@@ -298,7 +304,7 @@ class CheckpointCoordinator:
         return list(commands)
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
-        """The final snapshot replaces the acknowledgement, which will not come."""
+        """A task has finished. Its final snapshot replaces the acknowledgement, which will not come."""
         effects: list[Effect] = []
         for pending in list(self.in_flight.values()):
             if pending.phase is Phase.ACKNOWLEDGING:
@@ -334,7 +340,8 @@ class CheckpointCoordinator:
         return manifest_key(self._graph.job_id, pending.checkpoint_id, self._epoch)
 
     def _savepoint_folder(self, pending: Pending) -> str | None:
-        """A savepoint is a copy that belongs to its owner; the job keeps a checkpoint of its own."""
+        """The folder of a savepoint, or None. A savepoint is a copy that belongs to its owner; the job keeps
+        a checkpoint of its own."""
         if pending.kind not in SAVEPOINTS:
             return None
         assert pending.request is not None
@@ -342,6 +349,7 @@ class CheckpointCoordinator:
         return savepoint_folder(directory, self._graph.job_id, pending.checkpoint_id, self._epoch)
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
+        """The manifest is stored: appends CheckpointCompleted to the log."""
         pending = self.in_flight.get(checkpoint_id)
         if pending is None or pending.phase is not Phase.STORING:
             return []
@@ -366,13 +374,15 @@ class CheckpointCoordinator:
         return Completed(pending.checkpoint_id, self._manifest_key(pending), manifest, pending.kind)
 
     def manifest_not_stored(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
+        """The manifest could not be stored: the checkpoint fails."""
         pending = self.in_flight.get(checkpoint_id)
         if pending is None or pending.phase is not Phase.STORING:
             return []
         return self._fail(pending, reason, now_ms)
 
     def logged(self, entry: CheckpointCompleted, now_ms: int) -> list[Effect]:
-        """The checkpoint is in the log: tells all slots, and forgets the checkpoints that it replaces."""
+        """The checkpoint is in the log: tells all slots, and drops the checkpoints that it replaces. Raises
+        InternalError if the checkpoint is not in flight."""
         pending = self.in_flight.get(entry.checkpoint_id)
         if pending is None or pending.manifest is None:
             raise InternalError("a logged checkpoint is not in flight", got=str(entry))
@@ -389,7 +399,7 @@ class CheckpointCoordinator:
         return effects + self._store_next()
 
     def _in_use(self) -> set[str]:
-        """Objects of the checkpoints in flight, and final snapshots that later checkpoints reuse."""
+        """Keys of objects of the checkpoints in flight, and of final snapshots that later checkpoints reuse."""
         handles = [e.final for e in self._graph]
         for pending in self.in_flight.values():
             handles += pending.handles.values()
@@ -401,8 +411,8 @@ class CheckpointCoordinator:
     # -- ending --------------------------------------------------------------------------
 
     def _fail(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
-        """The checkpoint failed. That counts against the tolerated failures, unless a user asked for the
-        checkpoint; the user is told."""
+        """The checkpoint has failed. If a user requested it, the failure is logged for the user; otherwise it
+        counts towards the tolerated failures."""
         counted = pending.request is None
         effects = self._abort(pending, reason, now_ms)
         if counted:
@@ -427,7 +437,7 @@ class CheckpointCoordinator:
         leftover = frozenset(key for key in own if key not in named)
         if leftover:
             effects.append(DeleteObjects(leftover))
-        if self.retention.all_heard:  # it may have kept an old checkpoint in use
+        if self.retention.all_heard:  # this checkpoint may have been the reason to keep an old one
             effects += self._subsume()
         return effects + self._store_next()
 
@@ -468,7 +478,8 @@ class CheckpointCoordinator:
     # -- showing -------------------------------------------------------------------------
 
     def details(self, now_ms: int) -> list[CheckpointDetails]:
-        """Newest first; checkpoints in flight on top."""
+        """All checkpoints for REST, newest first; requests and checkpoints in flight come before those that
+        ended."""
         now = []
         for pending in reversed(self.in_flight.values()):
             now.append(pending.details("IN_PROGRESS"))
@@ -476,6 +487,7 @@ class CheckpointCoordinator:
         return waiting(self._requests) + now + self.history.newest_first()
 
     def validate_state(self) -> None:
+        """Raises InternalError if an invariant is broken. Called after every step in tests."""
         problems = []
         if list(self.in_flight) != sorted(self.in_flight):
             problems.append(f"checkpoints in flight are out of order: {list(self.in_flight)}")

@@ -1,4 +1,4 @@
-"""When to start a checkpoint. Pure: a function of the facts and the time."""
+"""Decides when to start a checkpoint. Pure: a function of the facts and the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ FINAL_RETRY_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
-    """``interval_ms`` 0: no periodic checkpoints (those that sinks ask for remain)."""
+    """The configuration of checkpoints. ``interval_ms`` 0: no periodic checkpoints; those that sinks need
+    remain."""
 
     interval_ms: int
     timeout_ms: int
@@ -25,13 +26,14 @@ class CheckpointConfig:
     num_retained: int
     mode: str = "EXACTLY_ONCE"
     savepoint_dir: str = "savepoints"
-    #: how long barriers of a plain checkpoint stay behind the rows before them; None: always
+    #: How long barriers of a plain checkpoint stay behind the rows before them. None: always.
     unaligned_patience_ms: int | None = None
-    #: checkpoints in flight at the same time
+    #: How many checkpoints may be in flight at the same time.
     max_concurrent: int = 1
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> CheckpointConfig:
+        """The values of a job's configuration."""
         return cls(
             interval_ms=keys.CHECKPOINT_INTERVAL_MS.read(config),
             timeout_ms=keys.CHECKPOINT_TIMEOUT_MS.read(config),
@@ -47,12 +49,12 @@ class CheckpointConfig:
 
 @dataclass(slots=True)
 class Schedule:
-    """The facts that the decision depends on, besides the configuration. Times in ms."""
+    """The facts on which the decision depends, besides the configuration. Times are in ms."""
 
-    #: since when all tasks have been running (or finished); None = they are not
+    #: Since when all tasks have been running or finished. None: they are not.
     ready_since_ms: int | None = None
     last_trigger_ms: int | None = None
-    #: end of the last checkpoint, completed or not
+    #: When the last checkpoint ended, completed or not.
     last_end_ms: int | None = None
     last_failed: bool = False
     in_flight: int = 0
@@ -63,20 +65,20 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Start a checkpoint. ``reason``: periodic | requested | final."""
+    """Start a checkpoint. ``reason``: periodic, requested or final."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Start none before this time."""
+    """Do not start a checkpoint before this time."""
 
     ms: int
 
 
 def decide(config: CheckpointConfig, schedule: Schedule, now_ms: int) -> Now | At | None:
-    """Start a checkpoint now, look again later, or (None) wait for an event."""
+    """Start a checkpoint now, decide again at a time, or (None) after the next event."""
     if schedule.in_flight >= config.max_concurrent:
         return None
     if schedule.ready_since_ms is None or not schedule.any_running:

@@ -1,13 +1,13 @@
-"""How a job's checkpoints ended: counts, details of the last ones, and who asked for them. Pure.
+"""The history of a job's checkpoints: counts, details of the last ones, and who requested them. Pure.
 
-The history survives a change of job master. The decision log says that a checkpoint was completed, or that a
-savepoint was asked for or failed. Everything else that is shown (sizes, durations, subtasks) is an object
-beside the checkpoint's manifest, written when the checkpoint has ended::
+The history survives a change of job master. The decision log records that a checkpoint was completed, and
+that a savepoint was requested or failed. Everything else that is shown (sizes, durations, subtasks) is in
+an object beside the checkpoint's manifest, written when the checkpoint has ended::
 
     jobs/<job>/checkpoints/<id>/<epoch>/statistics
 
-No decision depends on these objects: if one is missing, the log's facts are shown. Statistics that are no
-longer shown are deleted, whichever master wrote them.
+No decision depends on these objects: if one is missing, the facts of the log are shown. Statistics that
+are no longer shown are deleted, whichever master wrote them.
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ REPLACED = "the job manager that led it was replaced"
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of one ended checkpoint. ``failed``: failed checkpoints of the job until then."""
+    """Statistics of one ended checkpoint. ``failed``: how many checkpoints of the job had failed until then."""
 
     details: CheckpointDetails
     failed: int = 0
 
 
 def statistics_key(job_id: str, checkpoint_id: int, epoch: int) -> str:
+    """The object key of a checkpoint's statistics."""
     return f"{checkpoints_prefix(job_id)}{checkpoint_id}/{epoch}/statistics"
 
 
 def statistics_among(job_id: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """The keys among the job's objects that are statistics."""
+    """The keys of statistics among keys of the job's objects."""
     prefix = checkpoints_prefix(job_id)
     return tuple(key for key in keys if _KEY.fullmatch(key.removeprefix(prefix)))
 
 
 def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
-    """Keys of the statistics to read, newest first. If two masters used the same id, the later one counts."""
+    """The keys of the statistics to read, newest first. If two masters used the same checkpoint id, the later
+    master's count."""
     prefix = checkpoints_prefix(job_id)
     found: dict[int, int] = {}
     for key in keys:
@@ -65,7 +67,7 @@ def newest_statistics(job_id: str, keys: Iterable[str]) -> list[str]:
 def merged(
     logged: Sequence[CheckpointDetails], kept: Sequence[Statistics]
 ) -> tuple[tuple[CheckpointDetails, ...], int]:
-    """(the last ones, oldest first; how many failed). Where they differ, the log is right."""
+    """(the last checkpoints, oldest first; number of failed ones). Where the two differ, the log is right."""
     by_id = {details.id: details for details in logged if details.id}
     for statistics in kept:
         details = statistics.details
@@ -81,7 +83,7 @@ def merged(
 
 
 def waiting(requests: Iterable[Request | SavepointRequested]) -> list[CheckpointDetails]:
-    """Checkpoints that were asked for and have not begun."""
+    """Checkpoints that were requested and have not begun."""
     return [
         CheckpointDetails(
             id=0, status="IN_PROGRESS", kind=r.kind, trigger_timestamp_ms=0, trigger_id=r.trigger_id
@@ -91,15 +93,15 @@ def waiting(requests: Iterable[Request | SavepointRequested]) -> list[Checkpoint
 
 
 class CheckpointHistory:
-    """``counts``: as REST shows them."""
+    """The ended checkpoints of one job. ``counts``: as REST shows them."""
 
     def __init__(self, job_id: str, epoch: int) -> None:
         self.counts = {"completed": 0, "failed": 0, "in_progress": 0, "restored": 0, "total": 0}
         self._job_id = job_id
         self._epoch = epoch
-        #: the checkpoints that are shown, oldest first
+        #: The checkpoints that are shown, oldest first.
         self._ended: deque[CheckpointDetails] = deque(maxlen=HISTORY)
-        #: keys of the stored statistics, oldest first; surplus ones are deleted with the next
+        #: Keys of the stored statistics, oldest first. Surplus ones are deleted when the next are stored.
         self._kept: deque[str] = deque()
         self._outdated: set[str] = set()
 
@@ -112,7 +114,8 @@ class CheckpointHistory:
         restored: int,
         statistics: Sequence[str] = (),
     ) -> None:
-        """Takes over the history of former masters. ``statistics``: the keys of all that they left."""
+        """Takes over the history of earlier masters. ``statistics``: the keys of all statistics that they
+        stored."""
         self._ended.extend(ended)
         newest = newest_statistics(self._job_id, statistics)
         self._kept.extend(reversed(newest))
@@ -122,16 +125,18 @@ class CheckpointHistory:
         }  # fmt: skip
 
     def began(self) -> None:
+        """Counts a checkpoint that has begun."""
         self.counts["total"] += 1
         self.counts["in_progress"] += 1
 
     def ended(self, details: CheckpointDetails) -> list[Effect]:
+        """Adds a checkpoint that has ended; the effects store its statistics."""
         self.counts["in_progress"] -= 1
         self.counts["completed" if details.status == "COMPLETED" else "failed"] += 1
         return self._keep(details)
 
     def replaced(self, ids: Iterable[int], now_ms: int) -> list[Effect]:
-        """A former master had these in flight, unless their end is known."""
+        """Adds checkpoints that an earlier master had in flight as failed, unless their end is known."""
         known = {details.id for details in self._ended}
         effects: list[Effect] = []
         for checkpoint_id in sorted(set(ids) - known)[-HISTORY:]:
@@ -163,7 +168,7 @@ class CheckpointHistory:
         return effects
 
     def refused(self, request: Request, reason: str, now_ms: int) -> None:
-        """Checkpoints that were asked for and never begun."""
+        """Adds a request whose checkpoint never began."""
         self._ended.append(
             CheckpointDetails(
                 id=0,
@@ -177,7 +182,9 @@ class CheckpointHistory:
         )
 
     def knows(self, trigger_id: str) -> bool:
+        """Whether an ended checkpoint was requested with this id."""
         return any(details.trigger_id == trigger_id for details in self._ended)
 
     def newest_first(self) -> list[CheckpointDetails]:
+        """The ended checkpoints, newest first."""
         return list(reversed(self._ended))

@@ -1,4 +1,4 @@
-"""The commands of a checkpoint to the slots, and its manifest. Pure."""
+"""The commands of a checkpoint to slots, and its manifest. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def first_triggered(graph: ExecutionGraph) -> list[Execution]:
-    """Running executions that no barrier will reach: all their upstream finished."""
+    """Running executions that no barrier will reach, because everything upstream has finished."""
     return [e for e in graph if e.state is ExecutionState.RUNNING and graph.upstream_finished(e)]
 
 
 def orphans(graph: ExecutionGraph, pending: Pending) -> list[Execution]:
-    """Tasks that no barrier will reach because a triggered task before them finished without taking part.
-    They are triggered themselves."""
+    """Tasks that no barrier will reach, because a triggered task upstream finished without taking part. They
+    have to be triggered themselves."""
     if not pending.look_for_orphans:
         return []
     pending.look_for_orphans = False
@@ -68,7 +68,7 @@ def trigger(
 def to_slots(
     graph: ExecutionGraph, command: CheckpointComplete | CheckpointAborted, word: str
 ) -> list[Command]:
-    """A command to every slot with tasks that have not ended."""
+    """The command for every slot with tasks that have not ended."""
     slots = {
         (e.taskmanager_id, e.allocation_id)
         for e in graph

@@ -21,11 +21,13 @@ class Ack(enum.Enum):
 
     SUCCESS = "success"
     DUPLICATE = "duplicate"
-    UNKNOWN = "unknown"  # no such execution in this checkpoint
-    DISCARDED = "discarded"  # the checkpoint is over; its object may be deleted
+    UNKNOWN = "unknown"  # the execution takes no part in this checkpoint
+    DISCARDED = "discarded"  # the checkpoint has ended; the object may be deleted
 
 
 class Phase(enum.Enum):
+    """The phase of a checkpoint in flight; ``checkpoint_coordinator.py`` has the diagram."""
+
     ACKNOWLEDGING = "acknowledging"
     STORING = "storing"
     LOGGING = "logging"
@@ -33,7 +35,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A savepoint or checkpoint that a user asked for."""
+    """A savepoint or checkpoint that a user requested. ``kind`` as in ``TriggerSavepoint``."""
 
     trigger_id: str
     kind: str
@@ -42,36 +44,40 @@ class Request:
 
 @dataclass(slots=True)
 class Pending:
+    """A checkpoint in flight."""
+
     checkpoint_id: int
     kind: str
     trigger_ms: int
     phase: Phase = Phase.ACKNOWLEDGING
     request: Request | None = None
-    #: execution ids that must acknowledge (or have finished)
+    #: Execution id → (vertex id, subtask index) of all that must acknowledge or have finished.
     expected: dict[str, tuple[str, int]] = field(default_factory=dict)
     handles: dict[str, StateHandle | None] = field(default_factory=dict)
-    #: those of ``handles`` that came by acknowledgement: their barrier went on downstream
+    #: Ids of executions that have acknowledged, so that they have passed the barrier on.
     acknowledged: set[str] = field(default_factory=set)
     triggered: set[str] = field(default_factory=set)
-    #: executions that had read all their input when the checkpoint began, and finish when it is complete
+    #: Executions that had read all their input when the checkpoint began. They finish when it is complete.
     final_of: set[str] = field(default_factory=set)
     subtasks: list[dict[str, Any]] = field(default_factory=list)
     manifest: CheckpointManifest | None = None
-    #: a triggered task finished without taking part: the tasks behind it must be triggered
+    #: Whether a triggered task finished without taking part, so that tasks downstream must be triggered.
     look_for_orphans: bool = False
-    #: its deltas build on this checkpoint or a later one (``Retention.floor``)
+    #: Its deltas build on this checkpoint or on a later one (``Retention.floor``).
     floor: int = 0
 
     @property
     def whole(self) -> bool:
-        """Every subtask has acknowledged, or finished."""
+        """Whether every subtask has acknowledged or finished."""
         return len(self.handles) == len(self.expected)
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the newest object of every subtask so far."""
         return sum(h.size_bytes for h in self.handles.values() if h)
 
     def take(self, ack: CheckpointAcknowledged, now_ms: int) -> None:
+        """Adds the acknowledgement of a subtask."""
         self.handles[ack.execution_id] = ack.handle
         self.acknowledged.add(ack.execution_id)
         self.subtasks.append(
@@ -91,6 +97,7 @@ class Pending:
         )
 
     def details(self, status: str) -> CheckpointDetails:
+        """The checkpoint for REST."""
         return CheckpointDetails(
             id=self.checkpoint_id,
             status=status,
@@ -105,12 +112,14 @@ class Pending:
         )
 
     def own_keys(self) -> frozenset[str]:
-        """Objects written for this checkpoint (not the final snapshots it reuses)."""
+        """Keys of objects written for this checkpoint, without the final snapshots that it reuses."""
         return frozenset(h.key for e, h in self.handles.items() if h and h.key and e in self.acknowledged)
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
+    """A completed checkpoint."""
+
     checkpoint_id: int
     manifest_key: str
     manifest: CheckpointManifest

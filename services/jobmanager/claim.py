@@ -1,4 +1,4 @@
-"""The job's claim to slots: how many it declares, holds, lacks, and gives back. Pure."""
+"""The slots of a job: how many it declares, holds, lacks and gives back. Pure."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ if TYPE_CHECKING:
 #: How often the need for slots is declared again. The declaration is also the job's heartbeat.
 DECLARE_MS = 2_000
 DECLARE_WAITING_MS = 500
-#: If the resource manager counts more slots as ours than we hold for this long, look for them.
+#: If the resource manager counts more slots for the job than the master holds, for this long, the master looks for them.
 SURPLUS_MS = 1_500
 
 
 class SlotClaim:
-    """``declare_ms``: when the need is declared next."""
+    """The claim of one job. ``declare_ms``: when the need is declared next."""
 
     def __init__(self, layout: Layout, orders: Orders) -> None:
         self._layout = layout
         self._orders = orders
         self.pool = SlotPool(layout.slots_needed)
         self.declare_ms = 0
-        #: since when the cluster has too few slots to keep the regions apart
+        #: Since when the cluster has had too few slots to keep the regions apart.
         self._scarce_ms: int | None = None
         self._total: int | None = None
         self._free: int | None = None
         self._surplus_ms: int | None = None
-        #: commands that give slots back and are not answered yet; None = not sent yet
+        #: Ids of commands that give slots back and are not answered yet. None: not sent yet.
         self._giving_back: set[str] | None = None
 
     def declare(self, now_ms: int) -> list[Effect]:
+        """Declares the need for slots, and sets the time of the next declaration."""
         pause = DECLARE_WAITING_MS if self.pool.missing else DECLARE_MS
         self.declare_ms = now_ms + pause
         return [Declare(self.pool.needed, self._layout.together)]
 
     def cluster_has(self, total: int, free: int) -> None:
+        """Records how many slots the cluster has, and how many of them are free."""
         self._total, self._free = total, free
 
     def declared(self, answer: Declared, now_ms: int) -> list[Effect]:
+        """The resource manager's answer to the declaration."""
         self.cluster_has(answer.total, answer.free)
         if answer.allocated <= len(self.pool.all()):
             self._surplus_ms = None
@@ -55,7 +58,7 @@ class SlotClaim:
         return []
 
     def too_few_to_keep_apart(self, answer: Declared, now_ms: int, patience_ms: int) -> bool:
-        """Slots have been missing for long enough, only because the regions are kept apart."""
+        """Whether slots have been missing for ``patience_ms`` only because the regions are kept apart."""
         if not (self._layout.can_join and answer.missing):
             self._scarce_ms = None
             return False
@@ -77,8 +80,8 @@ class SlotClaim:
         ]
 
     def found(self, allocations: tuple[tuple[str, str], ...]) -> list[Effect]:
-        """Gives back slots that count as ours and that we do not hold (an earlier master's, or a lost
-        offer). Otherwise the resource manager would give us no others."""
+        """Gives back slots that count as the job's and that this master does not hold (those of an earlier
+        master, or of a lost offer). Otherwise the resource manager would not allocate others."""
         return [
             self._orders.free(taskmanager_id, allocation_id)
             for taskmanager_id, allocation_id in allocations
@@ -86,7 +89,7 @@ class SlotClaim:
         ]
 
     def waiting_for(self) -> str | None:
-        """What is missing, in a sentence."""
+        """A sentence about the missing slots; None if there are none."""
         if not self.pool.missing:
             return None
         return waiting_for(self._layout, self.pool.missing, total=self._total, free=self._free)
@@ -102,9 +105,11 @@ class SlotClaim:
         return list(frees)
 
     def answered(self, command: Command) -> None:
+        """A command has been answered; it may have given a slot back."""
         if self._giving_back is not None:
             self._giving_back.discard(command.message.command_id)
 
     @property
     def given_back(self) -> bool:
+        """Whether all slots have been given back."""
         return self._giving_back is not None and not self._giving_back

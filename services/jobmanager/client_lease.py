@@ -1,7 +1,7 @@
-"""The lease of the client that watches a job: a SELECT whose reader is gone holds no slots.
+"""The lease of the client that waits for a job, so that a SELECT without a reader does not keep its slots.
 
 As with Flink's client heartbeat, a job with ``execution.attached`` and
-``execution.shutdown-on-attached-exit`` is cancelled when its client has not been heard of for
+``execution.shutdown-on-attached-exit`` is cancelled when its client has been silent for
 ``client.heartbeat.timeout``. Pure.
 """
 
@@ -15,32 +15,33 @@ from penstock.errors import ExternalError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A master that hears nobody for this long is cut off itself: the client gets the whole time again.
+#: A master without any message for this long is assumed to be disconnected. The client then gets the whole time again.
 SILENCE_MS = 10_000
 
 
 class ClientLease:
-    """``due_ms``: when the lease ends; None: no client watches the job."""
+    """``due_ms``: when the lease ends; None: no client waits for the job."""
 
     def __init__(self, config: Mapping[str, str], now_ms: int) -> None:
         watched = ATTACHED.read(config) and SHUTDOWN_ON_ATTACHED_EXIT.read(config)
         self._timeout_ms = CLIENT_HEARTBEAT_TIMEOUT_MS.read(config)
         self._heard_ms = now_ms
-        #: a new master does not know when the client spoke last, so the client gets the whole time
+        #: A new master does not know when the client was last heard, so the client gets the whole time.
         self.due_ms: int | None = now_ms + self._timeout_ms if watched else None
 
     def renew(self, now_ms: int) -> None:
+        """A heartbeat of the client has arrived."""
         if self.due_ms is not None:
             self.due_ms = now_ms + self._timeout_ms
 
     def heard(self, now_ms: int) -> None:
-        """Any message reached this master over the bus."""
+        """Any message has reached this master over the bus."""
         if now_ms - self._heard_ms > SILENCE_MS:
             self.renew(now_ms)
         self._heard_ms = now_ms
 
     def ran_out(self, now_ms: int) -> dict[str, Any] | None:
-        """The error to report, once; None while the lease holds."""
+        """The error (as a dict) to report, once; None while the lease is valid."""
         if self.due_ms is None or now_ms < self.due_ms:
             return None
         if now_ms - self._heard_ms > SILENCE_MS:

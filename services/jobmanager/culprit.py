@@ -1,4 +1,4 @@
-"""Which subtask delayed a checkpoint, and with what. Pure."""
+"""Finds the subtask that delayed a checkpoint, and what it was busy with. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ PHASES = {
     "async_ms": "writing its state",
 }
 MISSING = "not acknowledged: the barrier has not come through, or its state is not written"
-#: A subtask that is busy or back-pressured for this share of its time delays others, or is delayed.
+#: A subtask that is busy for more of each second delays others; one that is back-pressured for more is delayed.
 MOST_MS_PER_SECOND = 500.0
 
 
 def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, Any] | None:
-    """{operator, vertex_id, subtask_index, phase, ms} of the slowest subtask. If subtasks are missing, it is
-    the one that the others wait for, as far as their last metrics tell."""
+    """{operator, vertex_id, subtask_index, phase, ms} of the slowest subtask; None if nothing is known.
+
+    If subtasks are missing, it is the one for which the others wait, judged by their last metrics.
+    """
     job_graph = graph.job_graph
     missing = {e: place for e, place in pending.expected.items() if e not in pending.handles}
     if missing:
@@ -39,11 +41,12 @@ def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, A
 
 
 def _held_up_by(missing: dict[str, tuple[str, int]], graph: ExecutionGraph) -> tuple[str, float]:
-    """The subtask that the missing ones wait for, and how busy it is (0 … 1; 0.0: it is not the reason).
+    """(execution id of the subtask for which the missing ones wait, how busy it is from 0 to 1; 0.0: not the
+    reason).
 
-    It is the busiest, if one is busy most of the time: those before it are back-pressured or share its
-    thread, and those behind it have no barrier yet. Otherwise it is the first along the stream that is not
-    back-pressured itself: those behind it may only be waiting for it.
+    If one subtask is busy most of the time, it is the busiest: those before it are back-pressured or share
+    its thread, and those after it have no barrier yet. Otherwise it is the first one along the stream that
+    is not back-pressured, because those after it may only be waiting for it.
     """
     order = {vertex.id: i for i, vertex in enumerate(graph.job_graph.vertices)}
     along = sorted(missing, key=lambda e: (order[missing[e][0]], missing[e][1]))

@@ -1,4 +1,4 @@
-"""``JobDetails``: what REST shows and the archive keeps. It is made from a job master's core or, while no
+"""Makes ``JobDetails``, which REST shows and the archive keeps, from the core of a job master or, while no
 master leads the job, from the decision log. Pure."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _vertex(job_graph: JobGraph, graph: ExecutionGraph, vertex: JobVertex) -> Ve
 
 
 def _result_schema(job_graph: JobGraph) -> Any:
-    """Schema of the ``collect`` sink, when the job has one (a SELECT)."""
+    """The schema of the ``collect`` sink if the job has one (a SELECT)."""
     for vertex in job_graph.vertices:
         for node in vertex.operators:
             if isinstance(node.spec, SinkSpec) and node.spec.connector == "collect":
@@ -65,6 +65,7 @@ def _result_schema(job_graph: JobGraph) -> Any:
 
 
 def job_details(core: JobState, now_ms: int) -> JobDetails:
+    """The details of a job whose master is this one."""
     return JobDetails(
         job_id=core.job_id,
         name=core.job_graph.name,
@@ -91,8 +92,8 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
 
 
 def logged_details(job_id: str, job_graph: JobGraph, logged: LoggedJob, epoch: int) -> JobDetails:
-    """Details of an accepted job that no master answers for: the plan, and the attempts and checkpoints that
-    the log names. The state of its tasks is not known: they are shown as CREATED."""
+    """The details of an accepted job without a master: its plan, and the attempts and checkpoints in the log.
+    The states of its tasks are not known and are shown as CREATED."""
     accepted, inherited = logged.accepted, logged.inherited
     assert accepted is not None
     job_graph, phase = in_phase(job_graph, logged)

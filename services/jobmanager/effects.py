@@ -1,7 +1,7 @@
-"""Events into a job master's core, and effects out of it.
+"""The events that the core of a job master takes, and the effects that it returns.
 
-``Asked`` (a ``ToJobMaster``), ``Answer`` and ``After`` are the actor's own. Every effect that can fail comes
-back as an event. ``AppendLog`` effects are carried out one after another, in order.
+``Asked`` (a ``ToJobMaster``), ``Answer`` and ``After`` belong to the actor. Every effect that can fail is
+answered by an event. ``AppendLog`` effects are performed one after another, in order.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ class Wakeup:
 
 @dataclass(frozen=True, slots=True)
 class CommandDone:
+    """A task manager has answered a command."""
+
     command: Command
     reply: Any
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLost:
-    """A command was repeated and not answered."""
+    """A command was repeated, and not answered in time."""
 
     command: Command
     reason: str
@@ -44,20 +46,21 @@ class CommandLost:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The resource manager's answer to ``Declare``."""
+    """The resource manager's answer to ``Declare``: the slots that the job has and lacks, and those of the
+    cluster."""
 
     needed: int
     allocated: int
     missing: int
     total: int
     free: int
-    #: the epoch of the resource manager that answered
+    #: The epoch of the resource manager that answered.
     epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NotDeclared:
-    """No resource manager answered."""
+    """No resource manager has answered."""
 
     needed: int
     reason: str
@@ -92,24 +95,31 @@ class NotAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class LogAppended:
+    """An entry is in the log, with this number."""
+
     entry: LogEntry
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestStored:
+    """The manifest of a checkpoint is stored, and its savepoint copied if it has one."""
+
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestNotStored:
+    """The manifest of a checkpoint, or its savepoint, could not be stored."""
+
     checkpoint_id: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointProbed:
-    """``problem``: why nothing can be written there; None: it can."""
+    """The answer to ``ProbeSavepoint``. ``problem``: why nothing can be written to the folder; None if it
+    can."""
 
     trigger_id: str
     problem: str | None = None
@@ -117,19 +127,23 @@ class SavepointProbed:
 
 @dataclass(frozen=True, slots=True)
 class ManifestLoaded:
+    """A manifest was read."""
+
     key: str
     manifest: CheckpointManifest
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestUnreadable:
+    """A manifest could not be read; ``error`` is ``PenstockError.to_dict()``."""
+
     key: str
     error: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The job's details are stored and its slots given back: nothing is left to do."""
+    """The details of the job are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +163,10 @@ Event = Union[
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """To a task manager, repeated until it is answered → CommandDone or CommandLost. ``shared``: the part of
-    a deployment that it has in common with the others of its attempt."""
+    """Sends a message to a task manager, repeated until it is answered. → CommandDone or CommandLost.
+
+    ``shared``: the part that a deployment has in common with the others of its attempt.
+    """
 
     taskmanager_id: str
     message: Union[FreeSlot, DeploySlot, SlotCommand]
@@ -159,8 +175,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Tells the resource manager how many slots the job needs → Declared or NotDeclared. ``together``: all
-    from one task manager, if one has as many."""
+    """Tells the resource manager how many slots the job needs. → Declared or NotDeclared. ``together``: on
+    one task manager, if one has enough."""
 
     needed: int
     together: bool = False
@@ -168,7 +184,7 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class FindAllocations:
-    """Asks the resource manager which slots are the job's → Allocations."""
+    """Asks the resource manager which slots the job has. → Allocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +208,15 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class AppendLog:
-    """→ LogAppended or Deposed."""
+    """Appends an entry to the decision log. → LogAppended or Deposed."""
 
     entry: LogEntry
 
 
 @dataclass(frozen=True, slots=True)
 class StoreManifest:
-    """→ ManifestStored or ManifestNotStored. ``savepoint``: the folder (a key or URL) that gets copies of
-    all objects and a manifest of its own."""
+    """Stores a manifest. → ManifestStored or ManifestNotStored. ``savepoint``: the folder (a key or URL) that
+    receives copies of all objects and a manifest of its own; None for a checkpoint."""
 
     key: str
     manifest: CheckpointManifest
@@ -232,14 +248,14 @@ class KeepExceptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadManifest:
-    """→ ManifestLoaded or ManifestUnreadable."""
+    """Reads a manifest. → ManifestLoaded or ManifestUnreadable."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Deletes objects. A failure is ignored: objects that remain are found by prefix at the job's end."""
+    """Deletes objects. A failure is ignored: objects that remain are found by prefix when the job ends."""
 
     keys: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -247,17 +263,17 @@ class DeleteObjects:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """→ Archived."""
+    """Stores the details of an ended job. → Archived."""
 
     details: JobDetails
-    #: prefixes of the job to empty when it is over
+    #: Prefixes whose objects are deleted, except those in ``keep``.
     delete_prefixes: tuple[str, ...] = ()
     keep: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """An event for subscribers; no decision depends on it."""
+    """A notification for subscribers. No decision depends on it."""
 
     subject: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -265,7 +281,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A line in the job manager's own log, at once, also while the lease is away."""
+    """A line in the job manager's own log. It is written at once, even while the lease is lost."""
 
     level: Literal["info", "warning", "error"]
     event: str
@@ -274,7 +290,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The master is done: the job is globally terminal, or SUSPENDED if the master was deposed."""
+    """The master has ended: the job is globally terminal, or SUSPENDED if another master leads."""
 
     status: JobStatus
     reason: str = ""

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: Tasks that were told to cancel get this long; then their processes are ended.
+#: How long cancelled tasks may take to end. Then their processes are ended.
 CANCEL_GRACE_MS = 4_000
 
 
 class Ending:
+    """The end of a job."""
+
     def __init__(self, job: JobState) -> None:
         self._job = job
 
     def stop(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> Step:
-        """Cancels what runs, then closes the job with ``status`` (FAILED or CANCELED)."""
+        """Cancels all tasks, then closes the job with ``status`` (FAILED or CANCELED)."""
         job = self._job
         job.due.restart_ms = job.due.coordinator_ms = None
         job.set_status(_J.FAILING if status is _J.FAILED else _J.CANCELLING, now_ms)
@@ -43,6 +45,7 @@ class Ending:
         return Step(abandoned + job.cancel_tasks(job.layout.all, now_ms), Stage.STOPPING)
 
     def maybe_stopped(self, now_ms: int) -> Step:
+        """Closes the job if all tasks have ended or their time is over."""
         job = self._job
         due = job.due
         assert job.final is not None
@@ -56,6 +59,7 @@ class Ending:
         return self.close(*job.final, now_ms)
 
     def close(self, status: JobStatus, error: dict[str, Any] | None, now_ms: int) -> Step:
+        """Logs that the job has ended with ``status``."""
         job = self._job
         job.due.stop_latest_ms = job.due.coordinator_ms = None
         terminal = msg.Terminal(epoch=job.settings.epoch, status=status, timestamp_ms=now_ms, error=error)
@@ -65,11 +69,12 @@ class Ending:
 
     @property
     def handing_over(self) -> bool:
+        """Whether the end of this graph is that of a backfill, after which the streaming job starts."""
         job = self._job
         return job.settings.backfills and job.stage in (Stage.CLOSING, Stage.ARCHIVING) and job.final is None
 
     def hand_over(self, now_ms: int) -> Step:
-        """The history is read and its state stored: logs the job's first checkpoint."""
+        """The history is read and its state is stored: logs the job's first checkpoint."""
         job = self._job
         job.due.coordinator_ms = None
         completed = msg.CheckpointCompleted(
@@ -82,7 +87,7 @@ class Ending:
         return Step([fx.AppendLog(completed)], Stage.CLOSING)
 
     def handed_over(self) -> Step:
-        """The entry is in the log: another master begins with the streaming job from it. Only the slots are
+        """The entry is in the log, and another master starts the streaming job from it. Only the slots are
         given back; no details are stored."""
         self._job.archived = True
         return Step([fx.Declare(0)], Stage.ARCHIVING)
@@ -92,8 +97,8 @@ class Ending:
     def closed(self, entry: msg.Terminal, now_ms: int) -> Step:
         """Terminal is in the log: gives everything back and stores the details.
 
-        The need for slots is withdrawn first, then the slots are given back; otherwise they would come
-        straight back.
+        The need for slots is withdrawn before the slots are given back; otherwise they would be allocated
+        to the job again.
         """
         job = self._job
         from penstock_services.jobmanager.details import job_details
@@ -102,8 +107,8 @@ class Ending:
         job.end_ms = entry.timestamp_ms
         keeps = self._keeps_checkpoints(entry.status)
         kept = list(job.coordinator.retained) if keeps else []
-        # There are checkpoints, none of which this master could read: it does not know which objects are
-        # theirs.
+        # There are checkpoints, but this master could read none of them. It does not know which objects they
+        # name, so it deletes none.
         unread = keeps and not kept and job.coordinator.counts["completed"] > 0
         delete = (() if unread else (checkpoints_prefix(job.job_id),)) + (
             # Staged rows are committed by the job that resumes from a checkpoint which is kept.
@@ -134,6 +139,7 @@ class Ending:
                 return False
 
     def maybe_gone(self) -> Step:
+        """Stops the master if the details are stored and all slots are given back."""
         job = self._job
         if not (job.archived and job.claim.given_back):
             return Step()
@@ -143,7 +149,7 @@ class Ending:
         return Step([fx.Stop(status, reason)], Stage.GONE)
 
     def deposed(self, reason: str, now_ms: int) -> Step:
-        """Another master leads, or may lead: send nothing more."""
+        """Another master leads, or may lead: this one sends nothing more."""
         job = self._job
         if not job.status.terminal:
             job.set_status(_J.SUSPENDED, now_ms)

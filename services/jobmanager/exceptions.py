@@ -1,4 +1,4 @@
-"""The failures of a job, newest first, each with the user's traceback first."""
+"""The failures of a job, newest first. Each begins with the user's traceback."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from penstock.messages.slot import ErrorInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+#: How many failures are kept, and how many concurrent ones with each.
 KEPT = 20
 
 
 class ExceptionHistory:
-    """Each entry: timestamp_ms, exception (text for a person), error (dict), task, location, attempt, and
+    """Each entry has timestamp_ms, exception (text for a person), error (dict), task, location, attempt, and
     ``concurrent``: further failures before the job had restarted."""
 
     def __init__(self, inherited: Iterable[dict[str, Any]] = ()) -> None:
         self._entries: deque[dict[str, Any]] = deque(inherited, maxlen=KEPT)
-        #: grows with every change
+        #: Grows with every change.
         self.version = 0
 
     def add(
@@ -35,7 +36,7 @@ class ExceptionHistory:
         location: str | None = None,
         concurrent: bool = False,
     ) -> bool:
-        """Adds a failure; False: so many came at the same time that this one is not kept."""
+        """Adds a failure. Returns False if so many came at the same time that this one is not kept."""
         entry = {
             "timestamp_ms": now_ms,
             "exception": describe(info),
@@ -58,8 +59,8 @@ class ExceptionHistory:
         return True
 
     def add_cause(self, info: ErrorInfo, now_ms: int, *, job_attempt: int, **more: Any) -> None:
-        """Adds a loss that was reported after its first symptom. If the same attempt's first failure is a
-        broken connection, the loss takes its place at the top."""
+        """Adds a loss that was reported after its first symptom. If the first failure of the same attempt is
+        a broken connection, the loss becomes the first entry instead."""
         first = self.latest
         symptom = (
             first is not None
@@ -76,23 +77,27 @@ class ExceptionHistory:
         first["concurrent"] = []
 
     def all(self) -> list[dict[str, Any]]:
+        """All failures, newest first."""
         return list(self._entries)
 
     @property
     def latest(self) -> dict[str, Any] | None:
+        """The newest failure, or None."""
         return self._entries[0] if self._entries else None
 
 
-#: Exit codes of a process that ended by itself, or by what its own code did; it may well do so again.
+#: Negative exit codes of a process that its own code ended. The code is likely to do so again.
 _BY_ITS_OWN_CODE = frozenset(
     {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE, -signal.SIGABRT}
 )
 
 
 def loss(reason: str, exit_code: int | None, *, task: str, where: str) -> dict[str, Any]:
-    """The error of a slot whose process is gone. ``lost``: an accident, which says nothing about the job.
-    Otherwise the job's code ended the process (``os._exit``, a crash in a native library), and a
-    repetition is no accident."""
+    """The error (as a dict) of a slot whose process has ended.
+
+    ``lost`` in it: the loss was an accident, which says nothing about the job. Otherwise the job's code
+    ended the process (``os._exit``, a crash in a native library), and a repetition is no accident.
+    """
     if exit_code is None or (exit_code <= 0 and exit_code not in _BY_ITS_OWN_CODE):
         error = SlotLostError(
             f"slot lost: {reason}",
@@ -117,7 +122,7 @@ _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 
 
 def in_a_line(info: ErrorInfo) -> dict[str, str]:
-    """The fields of a log line: the error in a sentence, and the innermost frame with the exception that it
+    """The fields of a log line: the error as a sentence, and the innermost frame with the exception that it
     raised. The frame is the user's own, if the traceback has one; otherwise Penstock's."""
     error = error_from_dict(info.error)
     said = {"error": f"[{error.code}] {error.message}".splitlines()[0]}
@@ -137,8 +142,8 @@ def in_a_line(info: ErrorInfo) -> dict[str, str]:
 
 
 def describe(info: ErrorInfo) -> str:
-    """The user's traceback, our message, then the place. Our own frames are in the log; an internal error
-    shows them here too, before the message, because we have to correct it."""
+    """The user's traceback, the message, then the place. Penstock's own frames are in the log only; for an
+    internal error they come first here too, because Penstock has to be corrected."""
     error = error_from_dict(info.error)
     internal = _internal_traceback(info, error) if error.domain == "internal" else None
     parts = [internal, str(error)] if internal else [str(error)]

@@ -27,7 +27,7 @@ _E = ExecutionState
 
 
 _LIFE = (_E.CREATED, _E.SCHEDULED, _E.DEPLOYING, _E.INITIALIZING, _E.RUNNING, _E.CANCELING)
-#: states that an execution in this state has passed
+#: State → the states that an execution has passed before.
 _EARLIER = {state: frozenset(_LIFE[:i]) for i, state in enumerate(_LIFE)}
 
 
@@ -50,16 +50,17 @@ class Execution:
     subtask_index: int
     attempt: int
     state: ExecutionState = _E.CREATED
-    #: state name → ms since the epoch when it was entered
+    #: State name → when it was entered, in milliseconds since 1970.
     timestamps: dict[str, int] = field(default_factory=dict)
     allocation_id: str | None = None
     taskmanager_id: str | None = None
     error: ErrorInfo | None = None
-    #: last snapshot, of a FINISHED execution
+    #: The last snapshot of a FINISHED execution.
     final: StateHandle | None = None
     metrics: TaskMetrics | None = None
 
     def transition(self, state: ExecutionState, now_ms: int) -> Update:
+        """Moves to a state if that is a transition, and answers with an ``Update`` otherwise."""
         if state is self.state:
             return Update.DUPLICATE
         if self.state.terminal:
@@ -73,11 +74,12 @@ class Execution:
 
 
 def execution_id(job_id: str, vertex_id: str, subtask_index: int, attempt: int) -> str:
+    """The id of one attempt of one subtask."""
     return f"{job_id}_{vertex_id}_{subtask_index}_{attempt}"
 
 
 class ExecutionGraph:
-    """All subtasks of a job. Attempts are counted for the job: vertices that restart together get one
+    """All subtasks of a job. Attempts are counted for the job: vertices that restart together get the same
     number; the others keep theirs. ``job_attempt`` is the latest."""
 
     def __init__(self, job_id: str, job_graph: JobGraph) -> None:
@@ -89,15 +91,16 @@ class ExecutionGraph:
         self._by_allocation: dict[str, list[Execution]] = {}
         self._inputs = Inputs(job_graph)
         self._counts: Counter[ExecutionState] = Counter()
-        #: vertex id → how many of its subtasks have finished
+        #: Vertex id → how many of its subtasks have finished.
         self._finished: Counter[str] = Counter()
-        #: have read all their input and wait for a checkpoint to commit their output
+        #: Ids of executions that have read all their input and wait for a checkpoint to commit their output.
         self.wanting: set[str] = set()
 
     # -- the attempt ---------------------------------------------------------------------
 
     def new_attempt(self, job_attempt: int, now_ms: int, vertices: Iterable[str] | None = None) -> None:
-        """Replace the executions of ``vertices`` (None: all) by CREATED ones of ``job_attempt``."""
+        """Replaces the executions of ``vertices`` (None: all) by CREATED ones of ``job_attempt``. Raises
+        InternalError if one of them has not ended, or if the number does not grow."""
         if job_attempt <= self.job_attempt:
             raise InternalError(
                 "job attempts only grow", expected=f"more than {self.job_attempt}", got=str(job_attempt)
@@ -110,7 +113,8 @@ class ExecutionGraph:
         self.job_attempt = job_attempt
 
     def resume(self, attempts: Mapping[str, int], now_ms: int) -> None:
-        """Attempts (by vertex) that an earlier master began; the state of their tasks is not known."""
+        """Makes executions of the attempts (vertex id → attempt) that an earlier master began. The states of
+        their tasks are not known."""
         for vertex_id, attempt in attempts.items():
             self._replace(vertex_id, attempt, now_ms)
         self.job_attempt = max(attempts.values(), default=0)
@@ -137,6 +141,7 @@ class ExecutionGraph:
         self._counts[_E.CREATED] += len(executions)
 
     def place(self, execution: Execution, allocation_id: str, taskmanager_id: str) -> None:
+        """Records the slot of an execution."""
         self._unplace(execution)
         execution.allocation_id, execution.taskmanager_id = allocation_id, taskmanager_id
         self._by_allocation.setdefault(allocation_id, []).append(execution)
@@ -159,6 +164,7 @@ class ExecutionGraph:
         return len(self._by_id)
 
     def get(self, execution_id: str) -> Execution | None:
+        """The execution with this id, or None."""
         return self._by_id.get(execution_id)
 
     def vertex(self, vertex_id: str) -> list[Execution]:
@@ -166,12 +172,13 @@ class ExecutionGraph:
         return self._by_vertex[vertex_id]
 
     def vertices(self) -> Iterator[tuple[JobVertex, list[Execution]]]:
+        """Each vertex with its executions."""
         for vertex in self.job_graph.vertices:
             yield vertex, self._by_vertex[vertex.id]
 
     def of(self, vertices: Iterable[str]) -> Iterator[Execution]:
-        """In the order of the job graph, whatever the order of the argument: a set's order differs between
-        processes."""
+        """The executions of ``vertices``, in the order of the job graph: the order of a set would differ
+        between processes."""
         wanted = frozenset(vertices)
         for vertex_id, executions in self._by_vertex.items():
             if vertex_id in wanted:
@@ -184,7 +191,7 @@ class ExecutionGraph:
                 yield self._by_vertex[source][index]
 
     def upstream_finished(self, execution: Execution) -> bool:
-        """No barrier will reach it, because every execution with a channel to it has finished."""
+        """Whether every execution with a channel to this one has finished, so that no barrier will reach it."""
         for source, indices in self._inputs.of(execution.vertex_id, execution.subtask_index):
             if self._finished[source] == len(self._by_vertex[source]):
                 continue
@@ -195,21 +202,26 @@ class ExecutionGraph:
         return True
 
     def in_allocation(self, allocation_id: str) -> list[Execution]:
+        """The executions in one allocation."""
         return list(self._by_allocation.get(allocation_id, ()))
 
     def count(self, *states: ExecutionState) -> int:
+        """How many executions are in one of these states."""
         return sum(self._counts[state] for state in states)
 
     @property
     def all_finished(self) -> bool:
+        """Whether all executions have finished."""
         return self.count(_E.FINISHED) == len(self)
 
     @property
     def all_terminal(self) -> bool:
+        """Whether all executions have ended."""
         return self.count(_E.FINISHED, _E.CANCELED, _E.FAILED) == len(self)
 
     @property
     def all_running_or_finished(self) -> bool:
+        """Whether all executions run or have finished."""
         return self.count(_E.RUNNING, _E.FINISHED) == len(self)
 
     def summary(self) -> str:
@@ -219,6 +231,7 @@ class ExecutionGraph:
     # -- changing ------------------------------------------------------------------------
 
     def transition(self, execution: Execution, state: ExecutionState, now_ms: int) -> Update:
+        """Moves an execution to a state, and updates the counts."""
         before = execution.state
         answer = execution.transition(state, now_ms)
         if answer is Update.APPLIED:
@@ -231,6 +244,7 @@ class ExecutionGraph:
         return answer
 
     def wants_final_checkpoint(self, execution: Execution) -> None:
+        """Records that an execution waits for its final checkpoint."""
         if not execution.state.terminal:
             self.wanting.add(execution.execution_id)
 
@@ -249,7 +263,7 @@ class ExecutionGraph:
     def transition_all(
         self, executions: Iterable[Execution], state: ExecutionState, now_ms: int
     ) -> list[Execution]:
-        """Moves all of these to a state; those that changed."""
+        """Moves all of these to a state. Returns those that changed."""
         return [e for e in executions if self.transition(e, state, now_ms) is Update.APPLIED]
 
     def report(self, report: TaskStateChanged) -> Update:

@@ -1,4 +1,4 @@
-"""Failures: whether, when and from which checkpoint the job, or a part of it, restarts. Pure."""
+"""Failures: whether, when and from which checkpoint the job or a part of it restarts. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: Before a restart the other tasks are cancelled; the restart does not wait longer than this for them.
+#: How long a restart waits for the other tasks, which are cancelled first.
 RESTART_GRACE_MS = 2_000
 
 
 class Failover:
+    """Decides about failures of one job."""
+
     def __init__(self, job: JobState, starting: Starting, ending: Ending) -> None:
         self._job = job
         self._starting = starting
@@ -43,8 +45,8 @@ class Failover:
         task: str | None = None,
         location: str | None = None,
     ) -> Step:
-        """A task of ``vertices`` (None: of the whole job) failed: restarts the vertices connected with them,
-        or fails the job."""
+        """A task of ``vertices`` (None: of the whole job) has failed: restarts the vertices connected with
+        them, or fails the job."""
         job = self._job
         hit = job.layout.all if vertices is None else job.layout.unit(vertices)
         known = job.stage is Stage.BACKING_OFF and hit <= job.affected
@@ -83,7 +85,7 @@ class Failover:
         return self._ending.stop(_J.FAILED, info.error, now_ms).after(line)
 
     def _without_damaged(self) -> Restart | GiveUp:
-        """The restored state cannot be read: begins from the checkpoint before it."""
+        """The restored state cannot be read: starts from the checkpoint before it."""
         job = self._job
         damaged = job.restored_checkpoint_id
         job.coordinator.retention.discredit(damaged)
@@ -98,7 +100,7 @@ class Failover:
 
     def _back_off(self, hit: frozenset[str], delay_ms: int, now_ms: int) -> Step:
         job, due = self._job, self._job.due
-        # Vertices that are being restarted already start together with those that failed now.
+        # Vertices that are already being restarted start together with those that failed now.
         job.affected = hit if job.stage is Stage.DEPLOYED else job.affected | hit
         job.set_status(_J.RESTARTING, now_ms)
         due.restart_ms = max(due.restart_ms or 0, now_ms + delay_ms)
@@ -106,7 +108,7 @@ class Failover:
         return Step(job.cancel_tasks(job.affected, now_ms), Stage.BACKING_OFF)
 
     def restart_all(self, now_ms: int) -> Step:
-        """Nothing failed, but the tasks have to move: restarts at once, without counting an attempt of the
+        """Nothing has failed, but the tasks have to move: restarts at once, without using a restart of the
         strategy."""
         job = self._job
         effects = job.coordinator.abandon("the job is placed anew", now_ms)
@@ -114,6 +116,7 @@ class Failover:
         return self._back_off(job.layout.all, 0, now_ms).after(*effects)
 
     def maybe_restart(self, now_ms: int) -> Step:
+        """Restarts if the delay is over and the affected tasks have ended, or their time is over."""
         job = self._job
         due = job.due
         assert due.restart_ms is not None
@@ -128,7 +131,7 @@ class Failover:
         if live:
             if now_ms < due.restart_latest_ms and not job.only_stalled_left():
                 return Step()
-            # The new deployment ends their processes; no one waits for them.
+            # The new deployment ends their processes, so nothing has to wait for these tasks.
             job.graph.transition_all(live, _E.CANCELED, now_ms)
         due.restart_ms = due.restart_latest_ms = None
         job.restarts += 1
@@ -137,7 +140,8 @@ class Failover:
         return self._starting.wait_for_slots(now_ms)
 
     def _read_again(self, now_ms: int) -> Step:
-        """Tasks were taken over, but the checkpoint that they began from could not be read: tries once more."""
+        """Tasks were adopted, but the checkpoint from which they started could not be read: reads the
+        manifests once more."""
         if not self._read_twice:
             self._read_twice = True
             return Step(self._starting.load_again())
@@ -151,16 +155,17 @@ class Failover:
     def slot_lost(
         self, allocation_id: str, reason: str, now_ms: int, *, exit_code: int | None = None
     ) -> Step:
+        """A slot process has ended: gives the allocation back, and handles the loss of its tasks."""
         job = self._job
         job.stalled.pop(allocation_id, None)
         held = job.pool.remove(allocation_id)
-        # The allocation is given back even if only its process died: a task manager that still counts the
-        # slot as ours would otherwise keep it, and we would wait for a slot that is never offered.
+        # The allocation is given back even if only its process ended. A task manager that still counts the slot
+        # as the job's would otherwise keep it, and the job would wait for a slot that is never offered.
         effects: list[fx.Effect] = []
         if held is not None:
             effects.append(job.orders.free(held.taskmanager_id, held.allocation_id))
         lost = [e for e in job.graph.in_allocation(allocation_id) if not e.state.terminal]
-        # A task that was being cancelled counts as cancelled when its process is gone, but only if we
+        # A task that was being cancelled counts as cancelled when its process has ended, but only if this master
         # cancelled it: a task manager may end a slot for its own reasons.
         canceling = [e for e in lost if e.state is _E.CANCELING and job.told_to_end(e)]
         job.graph.transition_all(canceling, _E.CANCELED, now_ms)
@@ -180,7 +185,8 @@ class Failover:
         return self._maybe_give_up(info, now_ms).after(*effects)
 
     def _late_cause(self, reason: str, exit_code: int | None, allocation_id: str, now_ms: int) -> Step:
-        """The cause of a loss whose tasks are being restarted already, reported after its first symptom."""
+        """The cause of a loss was reported after its first symptom, and the tasks are already being
+        restarted."""
         job = self._job
         error = loss(reason, exit_code, task="a task", where=f"allocation {allocation_id}")
         if error.get("ended") is None:

@@ -1,10 +1,10 @@
 """Chooses one older checkpoint to keep: it shares no object with the newest, so damage to the newest cannot
 reach it. Pure.
 
-Incremental checkpoints share objects: the base of a subtask's chain is in all checkpoints until the subtask
-begins a new chain. So one damaged object may spoil every retained checkpoint. Therefore one more checkpoint
-is kept that shares nothing with the newest. Subtasks begin new chains at different times: a second
-checkpoint is held until all subtasks have done so, and then takes the place of the first.
+Incremental checkpoints share objects: the base of a subtask's chain is in all checkpoints until the
+subtask begins a new chain. So one damaged object may damage every retained checkpoint. Therefore one more
+checkpoint is kept that shares nothing with the newest. Subtasks begin new chains at different times: a
+second checkpoint is held until all subtasks have done so, and then replaces the first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """``kept`` shared no object with the newest checkpoint when it was chosen; ``held`` is kept next. Both
-    are checkpoint ids, 0: none."""
+    """The checkpoints kept against damage, as ids (0: none). ``kept`` shared no object with the newest
+    checkpoint when it was chosen; ``held`` is kept next."""
 
     kept: int = 0
     held: int = 0
 
     def after(self, newest: Completed, held: Completed | None) -> Fallback:
-        """The fallback when ``newest`` has completed. ``held``: the checkpoint of this id; None: it does not
-        exist."""
+        """The fallback after ``newest`` has completed. ``held``: the checkpoint with the id ``held``; None if
+        it does not exist."""
         if held is None:
             return Fallback(self.kept, newest.checkpoint_id)
         if independent(held, newest):
@@ -45,8 +45,8 @@ class Fallback:
 
 
 def independent(older: Completed, newer: Completed) -> bool:
-    """No object belongs to both, except last snapshots of subtasks that had finished before either
-    checkpoint: these exist only once."""
+    """Whether no object belongs to both. Last snapshots of subtasks that had finished before either
+    checkpoint are not counted, because they exist only once."""
     first, second = _handles(older), _handles(newer)
     finished = {p for p, h in first.items() if p in second and second[p].checkpoint_id == h.checkpoint_id}
     mine, others = (
@@ -57,7 +57,7 @@ def independent(older: Completed, newer: Completed) -> bool:
 
 
 def _all_go_on(older: Completed, newer: Completed) -> bool:
-    """No subtask has begun a new chain in between, so the newer one serves as well."""
+    """Whether no subtask has begun a new chain in between, so that the newer one serves as well."""
     first, second = _handles(older), _handles(newer)
     return first.keys() == second.keys() and all(
         _base(first[place]) == _base(second[place]) or not (first[place].chain or second[place].chain)
@@ -76,5 +76,5 @@ def _places(completed: Completed) -> Iterator[tuple[_Place, StateHandle]]:
 
 
 def _base(handle: StateHandle) -> str | None:
-    """The object that a chain begins with."""
+    """The key of the object with which a chain begins."""
     return handle.chain[-1].key if handle.chain else handle.key

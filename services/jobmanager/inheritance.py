@@ -1,4 +1,4 @@
-"""The facts that a new job master takes from the decision log. Pure."""
+"""The facts that a new job master reads from the decision log. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import LogEntry
     from penstock_services.jobmanager.checkpoint_history import Statistics
 
-#: Kind of the checkpoint that a backfill ends with.
+#: The kind of the checkpoint with which a backfill ends.
 BACKFILL = "backfill"
 
-#: Keys of the cluster's configuration that apply to its jobs unless a job sets them. (Others, such as the
-#: store's credentials, do not concern jobs.)
+#: Prefixes of keys in the cluster's configuration that apply to its jobs unless a job sets them. Others, such as the
+#: credentials of the store, are not passed to jobs.
 JOB_FAMILIES = (
     "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
     "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "client.heartbeat.", "nats.url",
@@ -41,16 +41,18 @@ JOB_FAMILIES = (
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """A job's log, read. ``accepted`` None: the log holds no such job."""
+    """The facts in a job's log. ``accepted`` None: the log holds no job."""
 
     accepted: JobAccepted | None
     terminal: Terminal | None
     inherited: Inherited
-    #: Spark has read the history, and its state is stored
+    #: Whether Spark has read the history and its state is stored.
     backfilled: bool = False
 
 
 def read_logged_job(entries: Iterable[tuple[int, LogEntry]], num_retained: int) -> LoggedJob:
+    """The facts in the entries (number, entry) of a log. ``num_retained``: how many checkpoints are kept if
+    the log does not say."""
     accepted: JobAccepted | None = None
     terminal: Terminal | None = None
     attempt = highest = slots = 0
@@ -115,7 +117,7 @@ def read_logged_job(entries: Iterable[tuple[int, LogEntry]], num_retained: int) 
 
 
 def _kept(completed: Sequence[CheckpointCompleted], num_retained: int) -> Sequence[CheckpointCompleted]:
-    """The checkpoints that are kept, oldest first; the others are deleted."""
+    """The checkpoints that are kept, oldest first. The others have been deleted."""
     if not completed or completed[-1].beside is None:
         return completed[-max(1, num_retained) :]
     ids = {completed[-1].checkpoint_id, *completed[-1].beside}
@@ -123,7 +125,7 @@ def _kept(completed: Sequence[CheckpointCompleted], num_retained: int) -> Sequen
 
 
 def _completed(entry: CheckpointCompleted) -> CheckpointDetails:
-    """The log does not say when the checkpoint began."""
+    """The details of a completed checkpoint. The log does not record when it began."""
     return CheckpointDetails(
         id=entry.checkpoint_id,
         status="COMPLETED",
@@ -148,7 +150,7 @@ def _failed(entry: SavepointFailed) -> CheckpointDetails:
 
 
 def in_phase(graph: JobGraph, logged: LoggedJob) -> tuple[JobGraph, str]:
-    """The part of the job that runs now, and ``Settings.phase``."""
+    """(the part of the job that runs now, ``Settings.phase``)."""
     if not is_backfilled(graph):
         return msgspec.structs.replace(graph, backfill=""), ""
     if logged.backfilled:
@@ -157,20 +159,20 @@ def in_phase(graph: JobGraph, logged: LoggedJob) -> tuple[JobGraph, str]:
 
 
 def with_statistics(inherited: Inherited, kept: Sequence[Statistics]) -> Inherited:
-    """The last checkpoints as the log names them, with the statistics that were stored."""
+    """``inherited`` with the stored statistics in its history of checkpoints."""
     history, failed = merged(inherited.history, kept)
     failed = max(failed, inherited.checkpoints_failed)
     return replace(inherited, history=history, checkpoints_failed=failed)
 
 
 def highest_listed(job_id: str, keys: Iterable[str]) -> int:
-    """The highest checkpoint id of which an object exists. The log does not name checkpoints that a former
-    master had in flight."""
+    """The highest checkpoint id among object keys. The log does not name checkpoints that an earlier master
+    had in flight."""
     prefix = checkpoints_prefix(job_id)
     numbers = (key.removeprefix(prefix).split("/", 1)[0] for key in keys)
     return max((int(n) for n in numbers if n.isdigit()), default=0)
 
 
 def job_config(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """The job's own configuration over the cluster's configuration for all jobs."""
+    """The job's own configuration, and the part of the cluster's that applies to all jobs."""
     return {k: v for k, v in cluster.items() if k.startswith(JOB_FAMILIES)} | dict(job)

@@ -1,8 +1,8 @@
-"""One job at one job manager: it bids for the job's lease, and while it leads it runs the job's master.
+"""One job at one job manager: it competes for the job's lease, and while it leads it runs the job's master.
 
-A master that cannot renew its lease *pauses*: its decisions wait. If it gets the lease back and the log
-holds no newer epoch, it continues (an absence of the lease store has cost nothing); otherwise a new master
-begins from the log.
+A master that cannot renew its lease *pauses*: its decisions wait. If it gets the lease back, and the log
+holds no newer epoch, it continues, so that an outage of the lease store costs nothing. Otherwise a new
+master starts from the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class _RunningMaster:
-    """A master at work, with its helpers."""
+    """A master at work, with its parts."""
 
     def __init__(self, log: DecisionLog, core: JobMasterCore, actor: Actor, performer: Performer) -> None:
         self.log = log
@@ -63,8 +63,8 @@ class _RunningMaster:
 
 
 class Job:
-    """``on_over(job_id, ended)``: the job is globally terminal; or (not ``ended``) the log holds no such job
-    yet."""
+    """One job. ``on_over(job_id, ended)`` is called when the job is globally terminal, or (not ``ended``) if
+    the log holds no such job."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Job:
         )
 
     async def run(self) -> None:
+        """Competes for the lease and leads the job, until it is cancelled."""
         try:
             await self.election.run()
         finally:
@@ -124,7 +125,7 @@ class Job:
 
     async def _still_ours(self, running: _RunningMaster) -> bool:
         if running.subscription is None:
-            return False  # the bus was away when it began, so nobody would have reached it
+            return False  # the bus was disconnected at its start, so it has no subscription
         try:
             await running.log.read()
             running.log.check()
@@ -190,7 +191,7 @@ class Job:
         )  # fmt: skip
 
     async def _statistics(self, keys: Iterable[str]) -> list[Statistics]:
-        """Statistics of the last checkpoints, as far as they can be read; they are only shown."""
+        """The statistics of the last checkpoints, as far as they can be read. They are only shown."""
         found = []
         for key in newest_statistics(self.job_id, keys):
             try:
@@ -204,7 +205,7 @@ class Job:
         return f"master-{self.job_id}"
 
     async def _run_master(self, running: _RunningMaster) -> None:
-        """Runs the master. After an error of its core the state is not to be trusted: a new master begins
+        """Runs the master. After an error of its core its state cannot be trusted, so a new master starts
         from the log."""
         try:
             await running.actor.run()
@@ -212,7 +213,7 @@ class Job:
             self._context.log.exception("job_master_failed", job_id=self.job_id)
             if self._running is running:
                 running.performer.may_act.clear()
-                running.log.epoch = 0  # never resumed
+                running.log.epoch = 0  # so that this master is never resumed
                 self.election.resign()
 
     async def _end_master(self) -> None:
@@ -242,11 +243,12 @@ class Job:
         else:
             self._context.log.warning("leadership_revoked", job_id=self.job_id, reason=reason)
         if self._running is not None:
-            self._running.log.epoch = 0  # never resumed
+            self._running.log.epoch = 0  # so that this master is never resumed
         self.election.resign()
 
     async def _tidy(self, log: DecisionLog, logged: LoggedJob, terminal: Terminal) -> None:
-        """The job ended, but its master died before it had stored the details and given the slots back."""
+        """Cleans up for a master that ended after Terminal, and before it had stored the details and given
+        back the slots."""
         context = self._context
         over = JobOver(job_id=self.job_id, epoch=max(log.latest_epoch, terminal.epoch))
         try:
@@ -276,8 +278,8 @@ class Job:
     # -- messages ------------------------------------------------------------------------
 
     async def _serve(self, message: Any) -> Any:
-        # Resumed after a pause, or cut off from the lease store: do not answer, so that the sender asks
-        # again and reaches the present leader.
+        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender asks
+        # again and reaches the current leader.
         running = self._running
         if running is None or not self.election.still_leading() or not running.performer.may_act.is_set():
             return None

@@ -1,4 +1,4 @@
-"""The facts that a job master knows of its job, shared by the parts of its core. Pure."""
+"""The facts that a job master knows about its job, shared by the parts of its core. Pure."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ _J = JobStatus
 
 
 class JobState:
+    """The state of one job under one master."""
+
     def __init__(
         self, job_id: str, job_graph: JobGraph, settings: Settings, inherited: Inherited, now_ms: int
     ) -> None:
@@ -52,7 +54,7 @@ class JobState:
         self.taskmanager_watch = TaskManagerWatch(
             settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms
         )
-        #: vertices that are being (re)started; the others keep running
+        #: The vertices that are being started or restarted. The others keep running.
         self.affected: frozenset[str] = self.layout.all
         self.coordinator = CheckpointCoordinator(
             job_graph.name,
@@ -76,25 +78,28 @@ class JobState:
         self.restored_checkpoint_id = 0
         self.restarts = 0
         self.due = Deadlines()
-        #: vertex id → handles that the next deployment restores
+        #: Vertex id → handles that the next deployment restores.
         self.restore: dict[str, tuple[StateHandle, ...]] = {}
-        #: the status that the job ends with, once no task runs
+        #: The status and the error with which the job ends, once no task runs.
         self.final: tuple[JobStatus, dict[str, Any] | None] | None = None
         self.archived = False
-        #: Slots that hang in a step, by allocation: {allocation_id, taskmanager_id, tasks, …}.
+        #: Allocation id → {allocation_id, taskmanager_id, tasks, …} of slots whose step does not end.
         self.stalled: dict[str, dict[str, Any]] = {}
 
     @property
     def pool(self) -> SlotPool:
+        """The slots that the job holds."""
         return self.claim.pool
 
     @property
     def waiting_for(self) -> str | None:
+        """A sentence about what the job waits for; None if it does not wait."""
         if self.stage is Stage.ADOPTING:
             return "a new job manager is finding out what of the job runs"
         return self.claim.waiting_for() if self.stage is Stage.WAITING else None
 
     def set_status(self, status: JobStatus, now_ms: int) -> None:
+        """Changes the status of the job. Raises InternalError if that is no transition."""
         if status is self.status:
             return
         if status not in JOB_TRANSITIONS[self.status]:
@@ -108,8 +113,8 @@ class JobState:
         self.timestamps[status.value] = now_ms
 
     def enter(self, step: Step) -> list[fx.Effect]:
-        """Moves to the stage that a decision leads to; its effects. InternalError for a stage that cannot
-        follow. Only the core calls this: its parts decide, and do not move the job themselves."""
+        """Moves to the stage of a decision, and returns its effects. Raises InternalError if that is no
+        transition. Only the core calls this: its parts decide, and do not move the job themselves."""
         if step.stage is not None and step.stage is not self.stage:
             if step.stage not in STAGE_TRANSITIONS[self.stage]:
                 raise InternalError(
@@ -122,7 +127,7 @@ class JobState:
         return step.effects
 
     def note(self, error: dict[str, Any], now_ms: int, *, task: str | None = None) -> fx.Effect:
-        """Adds a failure to the exception history; the effect writes it to the log as well."""
+        """Adds a failure to the exception history. The effect writes it to the log as well."""
         info = slot_msg.ErrorInfo(error=error)
         self.exceptions.add(info, now_ms, job_attempt=self.job_attempt, task=task)
         return self.say("warning", "job_problem_noted", info, task=task)
@@ -130,7 +135,7 @@ class JobState:
     def failed_as_well(
         self, info: ErrorInfo, now_ms: int, *, task: str | None, location: str | None
     ) -> list[fx.Effect]:
-        """Another failure, before the job has restarted after the first."""
+        """A further failure, before the job has restarted after the first."""
         kept = self.exceptions.add(
             info, now_ms, job_attempt=self.job_attempt, task=task, location=location, concurrent=True
         )
@@ -139,15 +144,17 @@ class JobState:
     def say(
         self, level: Literal["info", "warning", "error"], event: str, info: ErrorInfo, **more: Any
     ) -> fx.Effect:
-        """A line of the job manager's log about a failure."""
+        """A line about a failure in the job manager's log."""
         told = {name: value for name, value in more.items() if value is not None}
         return fx.Say(level, event, {"attempt": self.job_attempt, **told, **in_a_line(info)})
 
     def task_name(self, execution: Execution) -> str:
+        """The name of a task for people: vertex name (subtask number/parallelism)."""
         vertex = self.job_graph.vertex(execution.vertex_id)
         return f"{vertex.name} ({execution.subtask_index + 1}/{vertex.parallelism})"
 
     def taskmanager_of(self, allocation_id: str) -> str:
+        """The id of the task manager of an allocation that the job holds."""
         held = self.pool.get(allocation_id)
         assert held is not None
         return held.taskmanager_id
@@ -167,18 +174,18 @@ class JobState:
         return effects
 
     def told_to_end(self, execution: Execution) -> bool:
-        """The tasks that are being restarted, or all when the job ends; not those that keep running
-        meanwhile."""
+        """Whether the execution should end: its vertex is being restarted, or the job ends."""
         if self.stage is Stage.DEPLOYED:
             return False
         return self.stage not in CLAIMING or execution.vertex_id in self.affected
 
     def only_stalled_left(self) -> bool:
-        """All tasks that have not ended hang in a step and take no command: ends their process."""
+        """Whether all tasks that have not ended are in slots whose step does not end. Such slots take no
+        command, so their processes are ended."""
         return all(e.state.terminal or e.allocation_id in self.stalled for e in self.graph.of(self.affected))
 
     def validate_state(self) -> None:
-        """InternalError if an invariant is broken; called after every step in tests."""
+        """Raises InternalError if an invariant is broken. Called after every step in tests."""
         self.graph.validate_state()
         self.coordinator.validate_state()
         problems = []

@@ -1,7 +1,7 @@
-"""A job's exceptions across a change of master. Each master writes the whole short history below its own
-epoch. The next master, or whoever shows the job while no master leads it, reads the newest.
+"""Keeps a job's exceptions across a change of master. Each master writes the whole short history below its
+own epoch. The next master, or REST while no master leads the job, reads the newest.
 
-No decision depends on these objects: without them the history begins again.
+No decision depends on these objects: without them the history starts empty.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _log = EventLog("penstock.jobmanager")
 
 
 def encoded(entries: Sequence[dict[str, Any]]) -> bytes:
+    """The history as it is stored."""
     return msgspec.json.encode(list(entries))
 
 
 async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
-    """Newest first, as in ``ExceptionHistory``; empty if there are none."""
+    """The newest stored history, newest failure first; empty if there is none."""
     prefix = exceptions_prefix(job_id)
     epochs = [key.removeprefix(prefix) for key, _ in await store.list(prefix)]
     newest = max((int(epoch) for epoch in epochs if epoch.isdigit()), default=None)
@@ -37,7 +38,7 @@ async def kept_exceptions(store: Store, job_id: str) -> list[dict[str, Any]]:
             await store.get(exceptions_key(job_id, newest)), type=list[dict[str, Any]]
         )
     except KeyError:
-        return []  # the job has ended meanwhile: its archive holds them
+        return []  # the job has ended meanwhile, and its archive holds the exceptions
     except msgspec.MsgspecError as err:
         _log.warning("exceptions_not_read", job_id=job_id, error=err)
         return []

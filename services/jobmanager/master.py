@@ -1,11 +1,9 @@
-"""The job master's core: one job, from accepted to over. Pure: ``step(event, now_ms)`` answers effects; an
-``After`` among them comes back when something is due without an event.
+"""The core of a job master: one job, from accepted to ended. Pure: ``step(event, now_ms)`` returns effects.
+An ``After`` among them returns as an event when something is due.
 
-A job master moves through the stages of ``stages.py`` by ``STAGE_TRANSITIONS``: the parts of the core answer
-``Step``s, and only the core enters the stage that one leads to.
-
-The job's own status (``JobStatus``) moves by ``JOB_TRANSITIONS``. It becomes globally terminal only when the
-Terminal entry is in the log.
+A job master moves through the stages of ``stages.py`` by ``STAGE_TRANSITIONS``: the parts of the core
+return ``Step``s, and only the core enters the stage of a step. The status of the job (``JobStatus``)
+changes by ``JOB_TRANSITIONS``. It becomes globally terminal only when the Terminal entry is in the log.
 """
 
 from __future__ import annotations
@@ -34,12 +32,14 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: A part of the job that cannot start, because the other parts have slots of their own, waits this long for
-#: more slots; then the whole job is placed in fewer.
+#: How long a region that cannot start, because the others have slots of their own, waits for more slots. Then all regions
+#: share fewer slots.
 JOIN_AFTER_MS = 10_000
 
 
 class JobMasterCore(JobState):
+    """The decisions of one job master; see ``common.core.Core``."""
+
     def __init__(
         self, job_id: str, job_graph: JobGraph, settings: Settings, inherited: Inherited, now_ms: int
     ) -> None:
@@ -53,12 +53,13 @@ class JobMasterCore(JobState):
         self._client = ClientLease(settings.config, now_ms)
         self._exceptions_kept = 0
         self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
-        #: savepoints that were asked for before the running tasks were known
+        #: (token, message) of savepoints that were requested before the running tasks were known.
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
 
     # -- the step ------------------------------------------------------------------------
 
     def step(self, event: fx.Event, now_ms: int) -> list[fx.Effect]:
+        """See ``Core.step``. Raises InternalError if an invariant is broken."""
         if self.stage is Stage.GONE:
             return self._refuse(event, "the job is over", now_ms)
         effects = self._handle(event, now_ms)
@@ -66,7 +67,7 @@ class JobMasterCore(JobState):
         return effects + self._keep_exceptions() + self._set_timer(now_ms)
 
     def _keep_exceptions(self) -> list[fx.Effect]:
-        """Stores the exceptions for the next master. When the job is over, its archive holds them."""
+        """Stores the exceptions for the next master. Once the job has ended, its archive holds them."""
         if self.exceptions.version == self._exceptions_kept or self.stage in (Stage.ARCHIVING, Stage.GONE):
             return []
         self._exceptions_kept = self.exceptions.version
@@ -133,10 +134,10 @@ class JobMasterCore(JobState):
                 assert_never(event)
 
     def _next_due(self, now_ms: int) -> int | None:
-        """When the master must act without an event."""
+        """When the master must act without an event; None: not at all."""
         due = self.due
         limits = (due.restart_ms, due.restart_latest_ms, due.stop_latest_ms, self._client.due_ms)
-        # A limit that has passed waits for an event (an answer of the log), not for the clock.
+        # A time limit that has passed waits for an event (an answer of the log), not for the clock.
         times = [due.coordinator_ms, *(t for t in limits if t is not None and t > now_ms)]
         if self.stage is Stage.ADOPTING:
             times.append(due.adopt_ms)
@@ -154,7 +155,7 @@ class JobMasterCore(JobState):
         return [fx.Answer(event.token, msg.Refused(reason=reason))]
 
     def _progress(self, now_ms: int) -> list[fx.Effect]:
-        """Everything that has become possible, or due, with the present facts."""
+        """Does everything that the present facts allow, or that is due."""
         effects: list[fx.Effect] = []
         if (gone := self._client.ran_out(now_ms)) is not None:
             effects += self._client_gone(gone, now_ms)
@@ -214,7 +215,7 @@ class JobMasterCore(JobState):
         return effects
 
     def _run(self, now_ms: int) -> list[fx.Effect]:
-        """Checkpoints, and the end of the job."""
+        """Handles checkpoints and the end of the job."""
         if self.graph.all_finished:
             self.due.coordinator_ms = None  # the master waits for an event: no timer runs meanwhile
             if not self.coordinator.settled:
@@ -293,7 +294,7 @@ class JobMasterCore(JobState):
         return msg.OfferReply(accepted=accepted), effects
 
     def _cancel(self, now_ms: int, error: dict[str, Any] | None = None) -> list[fx.Effect]:
-        """``error``: the reason, if no user asked for it."""
+        """Cancels the job. ``error``: the reason, if no user requested it."""
         if self.stage in (Stage.CLOSING, Stage.ARCHIVING) or self.status in (_J.CANCELLING, _J.FAILING):
             return []
         if self.status in (_J.INITIALIZING, _J.RECONCILING):
@@ -338,7 +339,7 @@ class JobMasterCore(JobState):
                 return []
 
     def _command_failed(self, command: fx.Command, error: dict[str, Any], now_ms: int) -> list[fx.Effect]:
-        """The task manager raised an error; for a deployment that fails the attempt."""
+        """The task manager raised an error. A failed deployment fails the attempt."""
         message = command.message
         if isinstance(message, msg.DeploySlot) and self._is_current(message):
             executions = self.graph.in_allocation(message.allocation_id)
@@ -372,8 +373,8 @@ class JobMasterCore(JobState):
                 return []  # cancelling and freeing have their own time limits
 
     def _gone(self, command: fx.Command, reason: str, now_ms: int) -> list[fx.Effect]:
-        """The task manager was started anew and nobody reported it, because the resource manager that knew
-        its slots died as well."""
+        """The task manager was restarted, and nothing reported it, because the resource manager that knew its
+        slots ended as well."""
         message = command.message
         if not isinstance(message, msg.SlotCommand) or self.stage not in CLAIMING:
             return []

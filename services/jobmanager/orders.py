@@ -1,4 +1,4 @@
-"""Commands of a job master to task managers, each with an id of its own. Pure."""
+"""Makes the commands of a job master to task managers, each with its own id. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Orders:
+    """The commands of one master."""
+
     def __init__(self, job_id: str, epoch: int) -> None:
         self._job_id = job_id
         self._epoch = epoch
@@ -25,6 +27,7 @@ class Orders:
         return f"{self._job_id}-{self._epoch}-{word}-{self._count}"
 
     def deploy(self, taskmanager_id: str, deploy: Deploy, shared: SharedDeploy) -> Command:
+        """Deploys the tasks of a slot."""
         message = DeploySlot(command_id=self._id("deploy"), allocation_id=deploy.allocation_id, deploy=deploy)
         return Command(taskmanager_id, message, shared)
 
@@ -47,6 +50,7 @@ class Orders:
         return Command(taskmanager_id, message)
 
     def free(self, taskmanager_id: str, allocation_id: str) -> Command:
+        """Gives a slot back."""
         message = FreeSlot(
             command_id=self._id("free"),
             job_id=self._job_id,

@@ -1,4 +1,4 @@
-"""Carries out the decisions of a job master: bus, log and object store. It decides nothing itself."""
+"""Performs the decisions of a job master on the bus, the log and the object store. It decides nothing itself."""
 
 from __future__ import annotations
 
@@ -39,29 +39,28 @@ if TYPE_CHECKING:
 
 #: How long a command is repeated before it counts as lost.
 COMMAND_DEADLINE_S = 10.0
-#: How long a deployment is repeated. It is answered when the slot's process is there; that waits for the
-#: process before it, and takes its time on a busy machine. The loss of a task manager is noticed elsewhere,
-#: and sooner.
+#: How long a deployment is repeated. It is answered when the slot's process runs, which has to wait for the end of the
+#: process before it, and takes longer on a busy machine. The loss of a task manager is noticed earlier in other ways.
 DEPLOY_DEADLINE_S = 30.0
 #: How long the resource manager is told that the job needs no more slots.
 LAST_WORD_S = 5.0
-#: How long the manifest of a checkpoint is tried.
+#: How long writing the manifest of a checkpoint is tried.
 STORE_DEADLINE_S = 30.0
 #: A folder for savepoints must accept a small object in this time.
 PROBE_DEADLINE_S = 10.0
-#: If the shared part of an attempt's deployments is larger, it is stored once.
+#: If the shared part of an attempt's deployments is larger than this, it is stored once.
 SHARED_BYTES = 16 * 1024
-#: Objects of a savepoint that are copied at the same time.
+#: How many objects of a savepoint are copied at the same time.
 COPIES = 4
-#: Time between two looks at a lease that has expired by this clock.
+#: The time between two checks of a lease that has expired by this process's clock.
 LEASE_LOOK_S = 0.05
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 
 
 class Performer:
-    """``leads()``: false once another may hold the lease; effects then wait until ``may_act`` is set
-    (again). ``on_stop(status, reason)`` is called when the master is done."""
+    """``leads()``: False once another process may hold the lease. Effects then wait until ``may_act`` is set
+    again. ``on_stop(status, reason)`` is called when the master has ended."""
 
     def __init__(
         self,
@@ -91,14 +90,15 @@ class Performer:
         self._appending = asyncio.Lock()
         self._sharing = asyncio.Lock()
         self._keeping = asyncio.Lock()
-        #: exceptions to be written; None: nothing to write
+        #: The exceptions to write. None: nothing to write.
         self._exceptions: tuple[dict[str, Any], ...] | None = None
-        #: (attempt, key of the shared part of its deployments; None: they carry it themselves)
+        #: (attempt, key of the shared part of its deployments). None: the deployments carry it themselves.
         self._shared: tuple[int, str | None] | None = None
-        # Commands to one slot go one after another: a cancel must not overtake a deploy.
+        # Commands to one slot are sent one after another, because a cancel must not overtake a deployment.
         self._slots: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def perform(self, effect: fx.Effect) -> Awaitable[fx.Event | None] | None:
+        """Performs an effect. Returns an awaitable of the event that answers it, or None."""
         match effect:
             case fx.Stop(status, reason):
                 self._on_stop(status, reason)
@@ -112,8 +112,8 @@ class Performer:
     async def _when_allowed(self, effect: Any) -> Any:
         while not (self.may_act.is_set() and self._leads()):
             # A process that was paused learns from its own clock, before any message, that it may no longer
-            # lead. Then either a message says so, or a renewal that was under way arrives late: the lease
-            # was never another's.
+            # lead. Then either a message confirms that, or a late answer renews the lease, which no other
+            # process has held.
             await self.may_act.wait()
             if not self._leads():
                 await self._clock.sleep(LEASE_LOOK_S)
@@ -177,8 +177,8 @@ class Performer:
             return fx.CommandDone(command, reply)
 
     async def _deployment(self, message: DeploySlot, shared: SharedDeploy) -> DeploySlot:
-        """The deployment as it is sent: the shared part of a large job is stored once, not sent to each
-        slot."""
+        """The deployment as it is sent. The shared part of a large job is stored once instead of being sent
+        to each slot."""
         attempt = shared.deploy.job_attempt
         async with self._sharing:
             if self._shared is None or self._shared[0] != attempt:
@@ -197,7 +197,7 @@ class Performer:
     async def _declare(self, needed: int, together: bool) -> fx.Event:
         message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed, together=together)
         try:
-            # A declared need is repeated soon anyway; the last declaration is repeated here.
+            # The master repeats a declared need soon anyway. Only the last declaration, of 0, is repeated here.
             reply = await request(
                 self._transport,
                 self._subjects.to_resourcemanager(message),
@@ -277,7 +277,7 @@ class Performer:
     # -- log and store -------------------------------------------------------------------
 
     async def _until_done(self, call: Callable[[], Awaitable[Any]], deadline_s: float | None) -> Any:
-        """Repeats a request while the store fails; ObjectStoreError when ``deadline_s`` is over."""
+        """Repeats a request while the store fails. Raises ObjectStoreError after ``deadline_s``."""
         until = None if deadline_s is None else self._clock.monotonic_ms() + deadline_s * 1000
         pause = FIRST_PAUSE_S
         while True:
@@ -291,7 +291,8 @@ class Performer:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _append(self, entry: Any) -> fx.Event:
-        """Repeats without end: it is not known whether a failed try was written, so there is no way back."""
+        """Appends an entry, and repeats that without end: a failed try may have written the entry, so it
+        cannot be given up."""
         async with self._appending:
             try:
                 number = await self._until_done(lambda: self._log.append(entry), None)
@@ -314,7 +315,8 @@ class Performer:
         return fx.ManifestStored(checkpoint_id)
 
     async def _probe_savepoint(self, trigger_id: str, directory: str) -> fx.Event:
-        """It is better to know this before every task has written its state than after."""
+        """Writes a small object to the folder of a savepoint, so that an unusable folder is found before
+        every task writes its state."""
         key = f"{layout.located(directory).rstrip('/')}/.probe-{trigger_id}"
         try:
             async with asyncio.timeout(PROBE_DEADLINE_S):
@@ -323,7 +325,7 @@ class Performer:
         except TimeoutError:
             problem = f"no answer for {PROBE_DEADLINE_S:g} s"
         except PenstockError as err:
-            # In a sentence: for a folder the system's own reason says everything.
+            # The problem as one sentence. For a folder the system's own reason is enough.
             system = err.__cause__.strerror if isinstance(err.__cause__, OSError) else None
             problem = system or (f"{err.message} ({err.got})" if err.got else err.message)
         else:
@@ -337,7 +339,7 @@ class Performer:
             self._logger.warning("statistics_not_stored", job_id=self._job_id, error=err.message)
 
     async def _keep_exceptions(self, entries: tuple[dict[str, Any], ...]) -> None:
-        """Writes the newest state last, whichever effect comes first."""
+        """Writes the exceptions. The newest are written last, in whatever order the effects run."""
         self._exceptions = entries
         async with self._keeping:
             if self._exceptions is None:
@@ -349,7 +351,7 @@ class Performer:
                 self._logger.warning("exceptions_not_stored", job_id=self._job_id, error=err.message)
 
     async def _copy_savepoint(self, folder: str, manifest: CheckpointManifest) -> None:
-        """Copies all objects first and the manifest that names them last: a folder with a manifest is
+        """Copies all objects first, and writes the manifest that names them last: a folder with a manifest is
         complete."""
         own, names = self_contained(manifest)
         limit = asyncio.Semaphore(COPIES)
@@ -382,9 +384,9 @@ class Performer:
         return fx.ManifestLoaded(key, manifest)
 
     async def _delete_as_leader(self, keys: frozenset[str]) -> fx.Event | None:
-        """Deletes objects only as leader. A replaced master that does not know it yet still hears the tasks'
-        reports. Its successor's tasks write after the LeaderEpoch, so a look into the log, now, tells
-        whether an object may be theirs."""
+        """Deletes objects only as leader. A master that was replaced, and does not know it yet, still
+        receives the reports of tasks. The tasks of its successor write after the LeaderEpoch entry, so
+        reading the log now tells whether an object may be theirs."""
         async with self._appending:
             try:
                 await self._log.read()
@@ -424,7 +426,7 @@ class Performer:
 
 
 async def archive(store: Store, details: Any, until_done: Any = None) -> None:
-    """Stores the details of an ended job, and removes it from the list of active ones."""
+    """Stores the details of an ended job, and removes the job from the list of active ones."""
     job_id = details.job_id
 
     async def write() -> None:

@@ -1,8 +1,8 @@
 """Which vertices restart together, and which share a slot. Pure.
 
-A *region* is a set of vertices connected by pipelined edges (all of ours are). A slot is a process of one
-attempt, so regions that share slots restart together. With ``jobmanager.execution.failover-strategy:
-region`` unconnected regions get slots of their own where the cluster has enough.
+A *region* is a set of vertices that edges connect. A slot is a process of one attempt, so regions that
+share slots restart together. With ``jobmanager.execution.failover-strategy: region`` each region gets
+slots of its own if the cluster has enough.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
 
-#: (slot group, number in the group)
+#: (slot group, number of the slot in the group).
 Place = tuple[str, int]
 
 
 class _Union:
+    """Disjoint sets."""
+
     def __init__(self, members: Iterable[str]) -> None:
         self._parent = {m: m for m in members}
 
@@ -42,7 +44,7 @@ class _Union:
 
 
 def regions_of(graph: JobGraph) -> list[frozenset[str]]:
-    """Vertex ids of each region, in order of the first vertex."""
+    """The vertex ids of each region, in the order of their first vertices."""
     union = _Union(v.id for v in graph.vertices)
     for edge in graph.edges:
         union.join(edge.source, edge.target)
@@ -50,8 +52,8 @@ def regions_of(graph: JobGraph) -> list[frozenset[str]]:
 
 
 class Layout:
-    """Which vertices share slots and restart together. ``apart``: regions have slots of their own.
-    (Otherwise, and with the strategy ``full``, the slot sharing groups are the user's.)"""
+    """Which vertices share slots and restart together. ``apart``: each region has slots of its own.
+    Otherwise, and with the strategy ``full``, the slot sharing groups are the user's."""
 
     def __init__(self, graph: JobGraph, config: Mapping[str, str]) -> None:
         self._graph = graph
@@ -62,7 +64,7 @@ class Layout:
         self.apart = False
         together = self.slots_needed
         self.apart = self._regional and len(self._regions) > 1
-        #: keeping regions apart takes more slots than the job needs otherwise
+        #: Whether keeping regions apart takes more slots than the job needs otherwise.
         self.can_join = self.slots_needed > together
         self._units = self._find_units()
 
@@ -72,13 +74,14 @@ class Layout:
         self._units = self._find_units()
 
     def group(self, vertex_id: str) -> str:
+        """The slot group of a vertex."""
         group = self._graph.vertex(vertex_id).slot_sharing_group
         number = self._number[vertex_id]
         return f"{group}#{number}" if self.apart and number else group
 
     @property
     def groups(self) -> dict[str, int]:
-        """The slots that each group needs: as many as its most demanding vertex."""
+        """Slot group → number of its slots, as many as its largest vertex needs."""
         needed: dict[str, int] = {}
         for vertex in self._graph.vertices:
             group = self.group(vertex.id)
@@ -87,17 +90,20 @@ class Layout:
 
     @property
     def together(self) -> bool:
-        """All slots should be of one task manager."""
+        """Whether all slots should be on one task manager."""
         return any(vertex.slots > 1 for vertex in self._graph.vertices)
 
     @property
     def slots_needed(self) -> int:
+        """The number of slots of all groups."""
         return sum(self.groups.values())
 
     def place(self, vertex_id: str, subtask_index: int) -> Place:
+        """The place of a subtask."""
         return self.group(vertex_id), subtask_index
 
     def places(self) -> list[Place]:
+        """All places."""
         return [(group, index) for group, size in self.groups.items() for index in range(size)]
 
     def _find_units(self) -> dict[str, frozenset[str]]:

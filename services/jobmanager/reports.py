@@ -1,4 +1,4 @@
-"""The reports of slots, and what each changes. Pure."""
+"""Handles the reports of slots. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ _E = ExecutionState
 
 
 class Reports:
+    """The handler of one job's reports."""
+
     def __init__(self, job: JobState, failover: Failover) -> None:
         self._job = job
         self._failover = failover
 
     def take(self, report: slot_msg.FromSlot, relay: msg.SlotReport, now_ms: int) -> Step:
+        """Handles one report."""
         job = self._job
         match report:
             case slot_msg.TaskStateChanged():

@@ -1,6 +1,6 @@
 """Restart strategies: whether and when to restart after a failure. Pure.
 
-``decide(now_ms)`` is called once for each failure of a running job. It answers the delay in ms before the
+``decide(now_ms)`` is called once for each failure of a running job. It returns the delay in ms before the
 restart, or None: give up. ``none``, ``fixed-delay``, ``failure-rate`` and ``exponential-delay`` behave as
 Flink's.
 """
@@ -18,25 +18,30 @@ from penstock.errors import PeerLostError, error_from_dict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A loss by accident (a killed process, a dead machine) needs no pause, up to this often in this time …
+#: A loss by accident (a killed process, a dead machine) needs no pause, up to this often within this time.
 LOSSES, LOSSES_MS = 3, 10_000
-#: … but its first symptom, a broken connection, waits until it is known what was lost.
+#: After its first symptom, a broken connection, the restart waits until the loss itself is known.
 SYMPTOM_MS = 200
-#: A failure that repeats itself this often from the same checkpoint is no accident.
+#: A failure that occurs this often from the same checkpoint is no accident.
 SAME_FAILURES = 3
-#: The first retry of a failure comes after this long, the second after twice as long: the user who submitted
-#: the job is waiting. Later retries have the strategy's pauses.
+#: The delay before the first retry of a failure; before the second it is twice as long. It is short because the user who
+#: submitted the job is waiting. Later retries have the delays of the strategy.
 TRIAL_MS = 100
 
 
 class RestartStrategy(Protocol):
-    def decide(self, now_ms: int) -> int | None: ...
+    """A strategy for one job."""
+
+    def decide(self, now_ms: int) -> int | None:
+        """The delay in ms before the restart, or None: give up. Called once for each failure."""
 
     def describe(self) -> str:
         """What the strategy allows, for error messages."""
 
 
 class NoRestart:
+    """The strategy ``none``."""
+
     def decide(self, now_ms: int) -> int | None:
         return None
 
@@ -46,6 +51,8 @@ class NoRestart:
 
 @dataclass
 class FixedDelay:
+    """The strategy ``fixed-delay``."""
+
     attempts: int
     delay_ms: int
     used: int = 0
@@ -62,6 +69,8 @@ class FixedDelay:
 
 @dataclass
 class FailureRate:
+    """The strategy ``failure-rate``."""
+
     max_failures: int
     interval_ms: int
     delay_ms: int
@@ -79,13 +88,15 @@ class FailureRate:
 
 @dataclass
 class ExponentialDelay:
+    """The strategy ``exponential-delay``."""
+
     initial_ms: int
     max_ms: int
     multiplier: float
     reset_ms: int
     attempts: int
     jitter_factor: float = 0.0
-    #: makes the jitter differ from job to job
+    #: Makes the jitter differ between jobs.
     seed: str = ""
     used: int = 0
     next_ms: float = 0.0
@@ -104,8 +115,8 @@ class ExponentialDelay:
         return delay_ms
 
     def _jitter(self, now_ms: int) -> float:
-        """A factor between 1 − jitter and 1 + jitter: jobs that failed together do not restart together. No
-        random source: the same history gives the same delays."""
+        """A factor between 1 − jitter and 1 + jitter, so that jobs that failed together do not restart
+        together. It is not random: the same history gives the same delays."""
         spread = zlib.crc32(f"{self.seed}:{now_ms}".encode()) / 0xFFFFFFFF
         return 1 + self.jitter_factor * (2 * spread - 1)
 
@@ -114,7 +125,7 @@ class ExponentialDelay:
 
 
 def strategy_of(config: Mapping[str, Any], seed: str = "") -> RestartStrategy:
-    """The strategy that the job's configuration names; ``seed``: the job's id."""
+    """The strategy in the job's configuration. ``seed``: the job's id."""
     kind = keys.RESTART_STRATEGY.read(config)
     if kind == "none":
         return NoRestart()
@@ -139,20 +150,24 @@ def strategy_of(config: Mapping[str, Any], seed: str = "") -> RestartStrategy:
 
 @dataclass(frozen=True)
 class Restart:
+    """Restart after this delay."""
+
     delay_ms: int
 
 
 @dataclass(frozen=True)
 class GiveUp:
+    """Fail the job, for this reason."""
+
     reason: str
 
 
 class FailureHandler:
-    """Decides about a failure. Errors that cannot go away are not retried; otherwise the strategy decides.
+    """Decides about failures. Errors that cannot go away are not retried; otherwise the strategy decides.
 
-    With the default strategy (no user asked for restarts without end) an identical error that comes
-    ``SAME_FAILURES`` times in a row from the same checkpoint ends the job. Without a checkpoint the pauses
-    between these retries are short, so that a raising function is reported in less than a second.
+    With the default strategy (the user did not ask for endless restarts) an identical error that occurs
+    ``SAME_FAILURES`` times in a row from the same checkpoint ends the job. Without a checkpoint the delays
+    between these retries are short, so that a function that raises is reported in less than a second.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: str = "") -> None:
@@ -163,13 +178,13 @@ class FailureHandler:
         self._last: tuple[Any, ...] | None = None
         self._same = 0
         self._trials = 0
-        #: (exit code, restored checkpoint) of processes that the job's code ended → how often
+        #: (exit code, restored checkpoint) of the last process that the job's code ended, and how often in a row.
         self._ended: tuple[Any, ...] | None = None
         self._ended_times = 0
 
     def cause(self, error: dict[str, Any], restored_checkpoint_id: int) -> GiveUp | None:
-        """A loss that was reported after a decision about its symptom (a broken connection): whether it ends
-        the job after all."""
+        """A loss was reported after the decision about its symptom (a broken connection). Returns GiveUp if
+        the loss ends the job."""
         if error.get("ended") is None:
             return None
         signature = (error["ended"], restored_checkpoint_id)
@@ -183,7 +198,7 @@ class FailureHandler:
         )
 
     def _after_loss(self, error: dict[str, Any], now_ms: int) -> int | None:
-        """The pause after a loss by accident; None: it was no accident, or losses come too fast."""
+        """The delay in ms after a loss by accident. None: it was no accident, or losses come too fast."""
         symptom = error.get("type") == PeerLostError.__name__
         if not (error.get("lost") or symptom):
             return None
@@ -195,6 +210,7 @@ class FailureHandler:
         return SYMPTOM_MS if symptom else 0
 
     def decide(self, error: dict[str, Any], restored_checkpoint_id: int, now_ms: int) -> Restart | GiveUp:
+        """Whether to restart after ``error`` (a dict), and when."""
         known = error_from_dict(error)
         if known.domain == "user" and not known.retryable:
             return GiveUp("trying again cannot help: the error is in the program or its data")
@@ -204,7 +220,7 @@ class FailureHandler:
         signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
         self._same = self._same + 1 if signature == self._last else 1
         self._last = signature
-        # An external system may come back. But a job without a checkpoint has more likely a wrong address,
+        # An external system may come back. But a job without a checkpoint is more likely to have a wrong address,
         # and the user who submitted it is waiting.
         outside = known.domain == "external" and restored_checkpoint_id > 0
         deterministic = not error.get("lost") and not outside
@@ -215,7 +231,7 @@ class FailureHandler:
             )
         if not self._explicit and (pause_ms := self._after_loss(error, now_ms)) is not None:
             return Restart(pause_ms)
-        # A pause may help an external system; a job that has a checkpoint may well wait for it, too.
+        # A delay may help an external system, and a job with a checkpoint can wait for it.
         trial = deterministic and known.domain != "external" and restored_checkpoint_id == 0
         if trial and not self._paced and self._trials < SAME_FAILURES - 1:
             self._trials += 1

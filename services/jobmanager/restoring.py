@@ -1,4 +1,4 @@
-"""From which snapshot a job starts: first the manifests to load, then the state by uid. Pure."""
+"""Which snapshot a job starts from: the manifests to load, then the state by uid. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Loading:
-    """The manifests to read before the job can start: those of completed checkpoints in the log or, if the
-    log has none, of the savepoint that the configuration names."""
+    """The manifests to read before the job can start: those of the completed checkpoints in the log or, if
+    there are none, that of the savepoint in the configuration."""
 
     def __init__(self, inherited: Inherited, config: Mapping[str, str]) -> None:
         keys = [key for _, key, _ in inherited.completed]
-        #: they are the job's own, so they are retained and later replaced
+        #: Whether they are the job's own checkpoints, which are retained and later replaced.
         self.own = bool(keys)
         path = RECOVERY_PATH.read(config)
         if not keys and path:
@@ -35,19 +35,20 @@ class Loading:
 
     @property
     def done(self) -> bool:
+        """Whether all manifests have been read or found unreadable."""
         return not self._waiting
 
     @property
     def unreadable(self) -> bool:
-        """There are checkpoints to begin from, and none of them could be read."""
+        """Whether there are checkpoints to start from, and none of them could be read."""
         return bool(self.keys) and self.done and not self._found
 
     def again(self) -> None:
-        """Tries all of them again."""
+        """Reads all of them again."""
         self._waiting = set(self.keys)
 
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> bool:
-        """One manifest is read (None: unreadable). True if it was the last."""
+        """One manifest was read (None: it is unreadable). Returns True if it was the last."""
         if key not in self._waiting:
             return False
         self._waiting.discard(key)
@@ -64,8 +65,8 @@ class Loading:
 def state_of(
     completed: Completed, graph: JobGraph, config: Mapping[str, str]
 ) -> dict[str, tuple[StateHandle, ...]]:
-    """Vertex id → its handles. SpecError if the snapshot holds state that no operator takes (unless the
-    configuration allows to drop it, or the dispatcher compared it operator by operator)."""
+    """Vertex id → its handles. Raises SpecError if the snapshot holds state that no operator takes, unless
+    the configuration allows to drop it, or the dispatcher has already compared the operators."""
     vertices = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
     handles, left = handles_by_vertex(completed.manifest, vertices)
     decided = bool(graph.matched_to) and graph.matched_to == RECOVERY_PATH.read(config)

@@ -1,9 +1,8 @@
 """Which completed checkpoints are kept, and when the objects of an old one may be deleted. Pure.
 
-An old checkpoint is dropped only when every slot has confirmed that it knows of its successor: a task that
-does not know may still write its next delta on top of the old one. Nor is it dropped while a checkpoint is
-in flight that was triggered before that: some of its snapshots may be deltas to the old one. Nothing builds
-on a savepoint.
+An old checkpoint is dropped only when every slot has confirmed its successor: until then a task may still
+build its next delta on the old one. Nor is it dropped while a checkpoint is in flight that was triggered
+before that, because some of its snapshots may be deltas to the old one. No delta builds on a savepoint.
 
 A checkpoint that cannot be read is not restored any more, but its objects stay until a newer one has
 completed: if none completes, they are all that is left.
@@ -25,24 +24,24 @@ if TYPE_CHECKING:
 
 
 class Retention:
-    """``retained``: oldest first."""
+    """The completed checkpoints of one job. ``retained``: oldest first."""
 
     def __init__(self, num_retained: int) -> None:
         self._num_retained = num_retained
         self.retained: deque[Completed] = deque()
-        #: ids of checkpoints that could not be read
+        #: Ids of checkpoints that could not be read.
         self._unreadable: set[int] = set()
         self._fallback = Fallback()
-        #: commands (ids) that announce the last completion and are not answered yet
+        #: Ids of the commands that announce the last completion and are not answered yet.
         self._unanswered: set[str] = set()
         self._unheard = False
         self._told_id = 0
-        #: every task's next delta builds on this checkpoint or a later one, if on any
+        #: The next delta of every task builds on this checkpoint or on a later one, if on any.
         self.floor = 0
 
     def inherit(self, completed: Iterable[Completed]) -> None:
-        """Takes over the checkpoints of an earlier master, oldest first. It is not known on which of them
-        its tasks build."""
+        """Takes over the checkpoints of an earlier master, oldest first. It is not known on which of them the
+        tasks build."""
         self.retained.extend(completed)
         if self._num_retained > 1:
             more = list(self.retained)[: -self._num_retained]
@@ -58,7 +57,8 @@ class Retention:
         return [c for c in self.retained if c.checkpoint_id not in self._unreadable]
 
     def discredit(self, checkpoint_id: int) -> Completed | None:
-        """The checkpoint cannot be read: nothing is restored from it any more. None: it is not retained."""
+        """Marks a checkpoint as unreadable, so that nothing is restored from it. Returns None if it is not
+        retained."""
         found = self._find(checkpoint_id)
         if found is not None:
             self._unreadable.add(checkpoint_id)
@@ -68,13 +68,13 @@ class Retention:
         return next((c for c in self._readable if c.checkpoint_id == checkpoint_id), None)
 
     def complete(self, completed: Completed) -> None:
-        """The checkpoint is in the log."""
+        """A checkpoint is in the log."""
         self._fallback = self._fallback_after(completed)
         self.retained.append(completed)
 
     def kept_beside(self, completed: Completed) -> tuple[int, ...]:
-        """Ids of the older checkpoints that a reader of the log may restore when ``completed`` is in it.
-        (They include those that only wait for confirmations.)"""
+        """Ids of the older checkpoints that a reader of the log may restore once ``completed`` is in it. They
+        include those that only wait for confirmations."""
         fallback, dropped = self._fallback_after(completed), self._fallback.kept
         return tuple(
             c.checkpoint_id
@@ -89,19 +89,19 @@ class Retention:
         return self._fallback.after(newest, self._find(self._fallback.held))
 
     def told(self, checkpoint_id: int, commands: Iterable[Command]) -> None:
-        """These commands tell the slots that this checkpoint, the newest, is complete."""
+        """These commands announce to the slots that this checkpoint, the newest, is complete."""
         self._told_id = checkpoint_id
         self._unanswered = {c.message.command_id for c in commands}
         self._unheard = False
 
     def lost(self, command_id: str) -> None:
-        """One of the commands did not arrive: the next completion tells that slot."""
+        """One of the commands did not arrive. That slot is told with the next completion."""
         if command_id in self._unanswered:
             self._unheard = True
             self._unanswered.discard(command_id)
 
     def heard(self, command_id: str) -> bool:
-        """A slot has confirmed; True if it was the last."""
+        """A slot has confirmed. Returns True if it was the last."""
         if command_id not in self._unanswered:
             return False
         self._unanswered.discard(command_id)
@@ -109,16 +109,20 @@ class Retention:
 
     @property
     def all_heard(self) -> bool:
+        """Whether every slot has confirmed the newest checkpoint."""
         return not self._unanswered and not self._unheard
 
     def named(self) -> set[str]:
-        """Every object that a retained manifest names."""
+        """The keys of all objects that a retained manifest names."""
         return {key for c in self.retained for key in c.manifest.object_keys()}
 
     def subsume(self, also_named: set[str], floors: Iterable[int] = ()) -> list[Effect]:
         """Drops the oldest checkpoints beyond those to keep. Call it when all slots have confirmed.
-        ``floors``: of the checkpoints in flight. (A savepoint is a copy; the checkpoint that the job
-        keeps beside it is like others, except that no delta builds on it.)"""
+
+        ``also_named``: keys of other objects in use. ``floors``: those of the checkpoints in flight. (A
+        savepoint is a copy; the checkpoint that the job keeps beside it is treated as the others, except
+        that no delta builds on it.)
+        """
         if any(c.checkpoint_id == self._told_id and c.kind == "checkpoint" for c in self.retained):
             self.floor = self._told_id
         dropped = self._droppable(floors)
@@ -146,6 +150,7 @@ class Retention:
         ]
 
     def problems(self, floors: Iterable[int] = ()) -> list[str]:
+        """What contradicts the rules above, for ``validate_state``."""
         ids = [c.checkpoint_id for c in self.retained]
         found = []
         if ids != sorted(set(ids)):

@@ -1,12 +1,12 @@
-"""Requests for savepoints and checkpoints, until the coordinator has them. Pure.
+"""Requests for savepoints and checkpoints, until they reach the coordinator. Pure.
 
 ::
 
     asked ─→ probing (can anything be written there?) ─→ logging ─→ the coordinator's
                 └→ refused                                  └→ refused, and that is logged
 
-A request is answered when it is in the log: from then on whoever leads the job owes an
-outcome. One that its master could not bring to an end is its successor's.
+A request is answered when it is in the log: from then on every master of the job must bring it to an outcome. A request
+without an outcome passes to the next master.
 """
 
 from __future__ import annotations
@@ -27,17 +27,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Asked:
+    """A request that is being checked or logged."""
+
     request: Request
-    #: requests that wait for an answer
+    #: The tokens of the messages that wait for an answer.
     tokens: list[int] = field(default_factory=list)
 
 
 class SavepointRequests:
+    """The requests of one job."""
+
     def __init__(self, job: JobState) -> None:
         self._job = job
         self._asked: dict[str, _Asked] = {}
 
     def ask(self, token: int, message: TriggerSavepoint) -> list[Effect]:
+        """A client requests a savepoint or checkpoint. A repetition, with the same id, receives the same
+        answer."""
         trigger_id = message.command_id
         if trigger_id in self._asked:  # a repetition
             self._asked[trigger_id].tokens.append(token)
@@ -53,6 +59,7 @@ class SavepointRequests:
         return [ProbeSavepoint(trigger_id, self._job.coordinator.savepoint_directory(request))]
 
     def probed(self, trigger_id: str, problem: str | None) -> list[Effect]:
+        """The folder was probed. ``problem``: why nothing can be written there; None if it can."""
         asked = self._asked.get(trigger_id)
         if asked is None:
             return []
@@ -72,6 +79,7 @@ class SavepointRequests:
         ]
 
     def logged(self, entry: SavepointRequested, now_ms: int) -> list[Effect]:
+        """The request is in the log."""
         job = self._job
         asked = self._asked.get(entry.trigger_id)
         if asked is None:

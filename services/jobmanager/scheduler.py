@@ -1,4 +1,4 @@
-"""Deploy messages: every slot gets all of its tasks, and the locations of all other tasks. Pure."""
+"""Makes the deployments: every slot receives all of its tasks, and the locations of all other tasks. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def attempt_secret(job_secret: str, job_attempt: int) -> str:
-    """The key of this attempt's data connections (hex): one attempt cannot connect to another."""
+    """The key (hex) of this attempt's data connections, so that an attempt cannot connect to another."""
     return hashlib.sha256(f"{job_secret}:{job_attempt}".encode()).hexdigest()
 
 
 def assign(graph: ExecutionGraph, pool: SlotPool, layout: Layout, vertices: Collection[str]) -> None:
-    """Gives every execution of these vertices its slot."""
+    """Assigns a slot to every execution of these vertices."""
     placed = pool.place(layout)
     for execution in graph.of(vertices):
         held = placed[layout.place(execution.vertex_id, execution.subtask_index)]
@@ -43,7 +43,7 @@ def deployments(
     restored_checkpoint_id: int,
     restore: Mapping[str, tuple[StateHandle, ...]],
 ) -> tuple[SharedDeploy, list[Deploy]]:
-    """One ``Deploy`` for each slot that has tasks of ``vertices``, and the part that they share.
+    """The part that all deployments share, and a ``Deploy`` for each slot with tasks of ``vertices``.
     ``restore``: vertex id → its handles."""
     job_graph = graph.job_graph
     by_slot: dict[str, list[TaskDescriptor]] = {}

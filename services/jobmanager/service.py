@@ -1,7 +1,7 @@
-"""The job manager: bids for the lease of every accepted job that has not ended.
+"""The job manager: competes for the lease of every accepted job that has not ended.
 
-``RunJob`` tells it of a job. It also looks at the list of active jobs now and then, so that every replica
-finds a job whose submission was cut short, or whose master died.
+``RunJob`` tells it about a job. It also reads the list of active jobs regularly, so that every job manager
+finds a job whose submission was interrupted, or whose master has ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from penstock.ports import LeaseStore, Store
     from penstock_services.common.main import ServiceContext
 
+#: The time between two readings of the list of active jobs.
 SCAN_S = 2.0
 
 
 class JobManagerService:
+    """A job manager process; see ``common.main.Service``."""
+
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._leases: LeaseStore | None = None
@@ -35,6 +38,7 @@ class JobManagerService:
         self._over: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
 
     async def start(self) -> Mapping[str, Any]:
+        """See ``Service.start``."""
         context = self._context
         self._store = await context.store()
         self._leases = context.leases()
@@ -44,7 +48,7 @@ class JobManagerService:
         return {}
 
     async def stop(self) -> None:
-        """Gives leases back at once, so that a standby need not wait for their expiry."""
+        """Gives all leases back at once, so that another job manager need not wait for their expiry."""
         for name in ("scan", "reaper"):
             await self._context.supervisor.stop(name)
         await asyncio.gather(*(self._context.supervisor.stop(f"job-{j}") for j in list(self._jobs)))
@@ -66,7 +70,7 @@ class JobManagerService:
         self._over.put_nowait((job_id, ended))
 
     async def _reap(self) -> None:
-        """Stops bidding for jobs that are over (not from within their own tasks)."""
+        """Stops competing for jobs that are over. It is a task of its own, because a job cannot stop itself."""
         while True:
             job_id, ended = await self._over.get()
             if ended:

@@ -21,30 +21,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldSlot:
+    """A slot that the job holds, with the address for its data connections."""
+
     address: SlotAddress
     slot_index: int
 
     @property
     def allocation_id(self) -> str:
+        """The id of the allocation."""
         return self.address.allocation_id
 
     @property
     def taskmanager_id(self) -> str:
+        """The id of the slot's task manager."""
         return self.address.taskmanager_id
 
 
 class SlotPool:
-    """Allocations this job holds, at most ``needed``."""
+    """The allocations that this job holds, at most ``needed``."""
 
     def __init__(self, needed: int) -> None:
         self.needed = needed
         self._held: dict[str, HeldSlot] = {}
-        #: which place each allocation was last used for, so that a restart finds its local files
+        #: Allocation id → its last place, so that a restart finds its local files.
         self._last_place: dict[str, Place] = {}
 
     def offer(self, offer: OfferSlots) -> tuple[str, ...]:
-        """Takes the allocations that are needed; the accepted allocation ids. A repeated offer is accepted
-        again. The task manager gives back those that are not accepted."""
+        """Takes the allocations that are needed, and returns the accepted ids. A repeated offer is accepted
+        again. The task manager frees those that are not accepted."""
         accepted = []
         for slot in offer.slots:
             if slot.allocation_id not in self._held:
@@ -62,31 +66,37 @@ class SlotPool:
         return tuple(accepted)
 
     def remove(self, allocation_id: str) -> HeldSlot | None:
+        """Removes and returns an allocation; None if the job does not hold it."""
         self._last_place.pop(allocation_id, None)
         return self._held.pop(allocation_id, None)
 
     def of_taskmanager(self, taskmanager_id: str) -> list[HeldSlot]:
+        """The slots on a task manager."""
         return [held for held in self._held.values() if held.taskmanager_id == taskmanager_id]
 
     def get(self, allocation_id: str) -> HeldSlot | None:
+        """The slot with this allocation, or None."""
         return self._held.get(allocation_id)
 
     def all(self) -> list[HeldSlot]:
+        """All held slots."""
         return list(self._held.values())
 
     def addresses(self) -> dict[str, SlotAddress]:
+        """Allocation id → address of the slot."""
         return {allocation_id: held.address for allocation_id, held in self._held.items()}
 
     @property
     def missing(self) -> int:
+        """How many slots are missing."""
         return self.needed - len(self._held)
 
     def took(self, allocation_id: str, place: Place) -> None:
-        """What runs in a slot that an earlier master gave its place."""
+        """Records the place of a slot that an earlier master deployed."""
         self._last_place[allocation_id] = place
 
     def surplus(self) -> list[HeldSlot]:
-        """Held allocations beyond ``needed``: the latest first, those that have a place last."""
+        """Held slots beyond ``needed``; those with a place are the last to be given up."""
         extra = -self.missing
         if extra <= 0:
             return []
@@ -94,13 +104,14 @@ class SlotPool:
         return order[:extra]
 
     def forget_places(self) -> None:
+        """Forgets which place each slot had."""
         self._last_place.clear()
 
     def place(self, layout: Layout) -> dict[Place, HeldSlot]:
-        """Gives every place of the layout a held slot. Call it when ``missing`` is 0.
+        """Assigns a held slot to every place of the layout. Call it when ``missing`` is 0.
 
-        Slots go back to the place that they had; the others go by task manager and index, so that neighbours
-        of one group share a process tree and a host.
+        Slots return to the place that they had. The others are assigned by task manager and index, so that
+        neighbours of one group are on the same host.
         """
         places = layout.places()
         known = set(places)
@@ -132,7 +143,7 @@ def locations(graph: JobGraph, layout: Layout, placed: Mapping[Place, HeldSlot])
 
 
 def waiting_for(layout: Layout, missing: int, *, total: int | None, free: int | None) -> str:
-    """A sentence that says what the job waits for and what would help."""
+    """A sentence that says what the job waits for, and what would help."""
     groups = layout.groups
     needed = sum(groups.values())
     of_groups = ""

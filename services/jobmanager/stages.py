@@ -10,8 +10,8 @@
                                                          ↑
     any of these ─→ STOPPING ────────────────────────────┘
 
-A slot that is lost while the restart is announced leads from ANNOUNCING back to WAITING; a failure
-leads from WAITING and ANNOUNCING to BACKING_OFF; a master that another one replaced is GONE at once.
+A slot that is lost while the restart is logged leads from ANNOUNCING back to WAITING. A failure leads from WAITING and
+ANNOUNCING to BACKING_OFF. A master that was replaced is GONE at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Stage(enum.Enum):
-    """Where a job master is in the life of its job. The diagram is above."""
+    """The stage of a job master. The module's docstring has the diagram."""
 
     ADOPTING = "adopting"
     RESTORING = "restoring"
@@ -80,66 +80,66 @@ CLAIMING = (Stage.WAITING, Stage.ANNOUNCING, Stage.DEPLOYED, Stage.BACKING_OFF)
 
 @dataclass(frozen=True, kw_only=True)
 class Inherited:
-    """The facts of the job from the decision log, before this master."""
+    """The facts about the job in the decision log, from before this master."""
 
     job_attempt: int = 0
-    #: vertex id → (attempt, checkpoint it was restored from), for vertices that restarted alone
+    #: Vertex id → (attempt, restored checkpoint), for vertices that restarted separately.
     vertices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: attempt and checkpoint of all others
+    #: (attempt, restored checkpoint) of all other vertices.
     base: tuple[int, int] = (0, 0)
-    #: number of slots that it ran in, 0 = not known
+    #: The number of slots in which the job ran; 0: not known.
     slots: int = 0
     checkpoints_completed: int = 0
     highest_checkpoint_id: int = 0
     checkpoints_failed: int = 0
     checkpoints_restored: int = 0
-    #: the last checkpoints that ended, oldest first
+    #: The last checkpoints that ended, oldest first.
     history: tuple[CheckpointDetails, ...] = ()
-    #: keys of all stored statistics, however old
+    #: The keys of all stored statistics.
     statistics: tuple[str, ...] = ()
-    #: savepoints that were accepted and have no outcome yet
+    #: Requests that were accepted and have no outcome yet.
     requests: tuple[SavepointRequested, ...] = ()
     #: (id, manifest key, kind) of checkpoints that may be restored, oldest first
     completed: tuple[tuple[int, str, str], ...] = ()
-    #: failures under former masters, newest first
+    #: Failures under earlier masters, newest first.
     exceptions: tuple[dict[str, Any], ...] = ()
     accepted_ms: int = 0
-    #: its history is read, and no part of the streaming job was started yet
+    #: Whether Spark has read the history, and the streaming job has not been started yet.
     handed_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``config``: the job's, over the cluster's. ``secret``: hex, made anew by each master. ``phase``:
-    BACKFILLING, BACKFILLED, or empty for a job without a backfill."""
+    """The settings of one master. ``config``: the job's, over the cluster's. ``secret``: hex, made by each
+    master. ``phase``: BACKFILLING, BACKFILLED, or empty for a job without a backfill."""
 
     jobmanager_id: str
     epoch: int
     storage: StorageSettings
     config: dict[str, str]
     secret: str
-    #: of the cluster
+    #: The cluster's.
     heartbeat_interval_ms: int = 1_000
     heartbeat_timeout_ms: int = 10_000
     phase: str = ""
 
     @property
     def backfills(self) -> bool:
-        """The end of this graph is not the job's end: the streaming job continues from its state."""
+        """Whether this graph is a backfill, after whose end the streaming job continues from its state."""
         return self.phase == BACKFILLING
 
 
 @dataclass
 class Deadlines:
-    """When actions are due, in ms; None = not planned."""
+    """When actions are due, in ms; None: not planned."""
 
-    #: the delay before a restart ends
+    #: When the delay before a restart ends.
     restart_ms: int | None = None
-    #: after this no one waits for tasks that are being cancelled
+    #: When a restart no longer waits for tasks that are being cancelled.
     restart_latest_ms: int | None = None
     stop_latest_ms: int | None = None
-    #: when a master that takes a job over asks again which tasks run
+    #: When a master that adopts a job asks again which tasks run.
     adopt_ms: int | None = None
     coordinator_ms: int | None = None
-    #: the time of the one timer
+    #: When the actor's timer fires.
     timer_ms: int | None = None

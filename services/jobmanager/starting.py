@@ -1,4 +1,5 @@
-"""From accepted to deployed: what to restore, slots, the entry Restored in the log, deployments. Pure."""
+"""The start of a job, from accepted to deployed: restoring, slots, the entry Restored in the log,
+deployments. Pure."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ _J = JobStatus
 
 
 class Starting:
+    """The start, and every restart, of one job."""
+
     def __init__(self, job: JobState, ending: Ending, inherited: Inherited) -> None:
         self._job = job
         self._ending = ending
@@ -35,21 +38,22 @@ class Starting:
 
     @property
     def all_loaded(self) -> bool:
+        """Whether all manifests have been read or found unreadable."""
         return self._loading.done
 
     def loaded(self, key: str, manifest: CheckpointManifest | None) -> list[fx.Effect]:
-        """One manifest is read (None: unreadable)."""
+        """One manifest was read (None: it is unreadable)."""
         if self._loading.loaded(key, manifest) and self._loading.own:
             self._job.coordinator.retention.inherit(self._loading.found)
         return []
 
     def restore(self, now_ms: int) -> Step:
-        """All facts are known: begins from the newest checkpoint that exists."""
+        """All facts are known: starts from the newest checkpoint, or without state if there is none."""
         job = self._job
         job.set_status(_J.CREATED, now_ms)
         found = self._loading.found
         if self._loading.keys and not found:
-            # Starting without state would silently lose the state of the checkpoints.
+            # A start without state would lose the state of the checkpoints silently.
             latest = job.exceptions.latest
             return self._ending.stop(_J.FAILED, latest["error"] if latest else None, now_ms)
         try:
@@ -61,21 +65,23 @@ class Starting:
 
     @property
     def unreadable(self) -> bool:
-        """A restart needs a checkpoint, and this master could not read any so far."""
+        """Whether a restart needs a checkpoint that this master has not been able to read."""
         return self._loading.unreadable and self._job.coordinator.last_completed is None
 
     def load_again(self) -> list[fx.Effect]:
+        """Reads all manifests again."""
         self._loading.again()
         return self.load()
 
     def choose_again(self) -> None:
-        """For a restart: the newest checkpoint, otherwise the one that the job began from."""
+        """Chooses the snapshot for a restart: the newest checkpoint, otherwise the savepoint from which the
+        job began."""
         found = self._loading.found
         begun_from = found[-1] if found and not self._loading.own else None
         self._choose(self._job.coordinator.last_completed or begun_from)
 
     def _choose(self, completed: Completed | None) -> None:
-        """The checkpoint; None: begin without state, as at the first start."""
+        """Restores this checkpoint; None: starts without state."""
         job = self._job
         if completed is None:
             return
@@ -84,6 +90,7 @@ class Starting:
         job.coordinator.next_id = max(job.coordinator.next_id, completed.checkpoint_id + 1)
 
     def wait_for_slots(self, now_ms: int) -> Step:
+        """Begins a new attempt, and declares the need for slots."""
         job = self._job
         job.job_attempt += 1
         job.graph.new_attempt(job.job_attempt, now_ms, job.affected)
@@ -91,7 +98,7 @@ class Starting:
         return Step(job.claim.declare(now_ms), Stage.WAITING)
 
     def announce(self, now_ms: int) -> Step:
-        """All slots are here: logs the checkpoint from which this attempt starts."""
+        """All slots are held: logs the checkpoint from which this attempt starts."""
         job = self._job
         restored = msg.Restored(
             epoch=job.settings.epoch,
@@ -104,8 +111,9 @@ class Starting:
         return Step([fx.AppendLog(restored)], Stage.ANNOUNCING)
 
     def deploy(self, now_ms: int) -> Step:
+        """Restored is in the log: deploys the tasks."""
         job = self._job
-        if job.pool.missing:  # one was lost meanwhile
+        if job.pool.missing:  # a slot was lost meanwhile
             return Step(stage=Stage.WAITING)
         job.set_status(_J.RUNNING, now_ms)
         if job.restored_checkpoint_id:

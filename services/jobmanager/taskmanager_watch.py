@@ -1,8 +1,8 @@
-"""Whether the task managers that hold our slots still live. Pure.
+"""Watches whether the task managers that hold the job's slots still live. Pure.
 
-A resource manager that loses a task manager tells the masters. A new resource manager does not know the task
-managers that died with its predecessor. So when another one leads, the master compares the task managers
-that it holds with those that the new one knows, and looks for those that are missing.
+A resource manager that loses a task manager tells the masters. A new resource manager does not know the
+task managers that died together with its predecessor. So when another one leads, the master compares the
+task managers whose slots it holds with those that the new one knows, and looks for the missing ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock_services.jobmanager.effects import Effect, FindTaskManagers, LookF
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Times in a row that the broker must find no receiver.
+#: How many probes in a row must find no receiver.
 PROBES = 2
 #: After this many heartbeats all task managers have registered with a new resource manager.
 SETTLE_HEARTBEATS = 3
@@ -28,14 +28,14 @@ class _Missing:
 
 
 class TaskManagerWatch:
-    """Times in ms. A task manager that the resource manager does not know is lost when the broker knows no
-    receiver of that name, or after ``heartbeat_timeout_ms``."""
+    """Times are in ms. A task manager that the resource manager does not know counts as lost when the broker
+    knows no receiver for it, or after ``heartbeat_timeout_ms``."""
 
     def __init__(self, heartbeat_interval_ms: int, heartbeat_timeout_ms: int) -> None:
         self._settle_ms = SETTLE_HEARTBEATS * heartbeat_interval_ms
         self._timeout_ms = heartbeat_timeout_ms
         self._epoch: int | None = None
-        #: when the resource manager is asked; None: all are known
+        #: When the resource manager is asked. None: all task managers are known.
         self._due_ms: int | None = None
         self._missing: dict[str, _Missing] = {}
 
@@ -49,8 +49,11 @@ class TaskManagerWatch:
     def known(
         self, held: Iterable[str], registered: frozenset[str], now_ms: int
     ) -> tuple[list[Effect], dict[str, str]]:
-        """``held``: task managers whose slots we hold; ``registered``: those that the resource manager
-        knows. The result: (ids to look for, task manager id → why it is lost)."""
+        """(effects that look for missing task managers, task manager id → why it is lost).
+
+        ``held``: task managers whose slots the job holds. ``registered``: those that the resource manager
+        knows.
+        """
         missing = {t: self._missing.get(t) or _Missing(now_ms) for t in set(held) - registered}
         lost = {
             t: f"no heartbeat of it for {now_ms - m.since_ms} ms"
@@ -63,7 +66,7 @@ class TaskManagerWatch:
         return [LookFor(t) for t in sorted(self._missing)], lost
 
     def looked_for(self, taskmanager_id: str, *, gone: bool) -> str | None:
-        """Why the task manager is lost; None: it is there, or that is not known."""
+        """Why the task manager is lost; None if it lives, or if that is not known."""
         missing = self._missing.get(taskmanager_id)
         if missing is None:
             return None

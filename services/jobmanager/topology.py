@@ -1,4 +1,4 @@
-"""Which subtasks of a job are connected: the job graph's edges, subtask by subtask."""
+"""Which subtasks of a job are connected: the edges of the job graph, subtask by subtask."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 def upstream_subtasks(
     partitioning: Partitioning, target_index: int, source_parallelism: int, target_parallelism: int
 ) -> Sequence[int]:
-    """Subtasks of the edge's source that have a channel to subtask ``target_index``."""
+    """The subtasks of an edge's source that have a channel to subtask ``target_index``."""
     match partitioning:
         case Forward():
             return (target_index,)
         case Rescale():
-            # Flink's pointwise pattern: with fewer sources than targets several targets share one source;
-            # otherwise every target has a run of sources to itself.
+            # Flink's pointwise pattern. With fewer sources than targets several targets share a source; otherwise
+            # every target has a range of sources of its own.
             if source_parallelism <= target_parallelism:
                 return (target_index * source_parallelism // target_parallelism,)
             first = target_index * source_parallelism // target_parallelism
