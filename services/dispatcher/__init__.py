@@ -1,1 +1,1 @@
-"""The dispatcher: job submission by bus and REST, and the dashboard."""
+"""The dispatcher: job submission over the bus and REST, and the dashboard."""

@@ -1,5 +1,5 @@
-"""Paths of Flink's REST API whose things Penstock has not. Lists are empty; what would make one is refused, with
-what to do instead."""
+"""The paths of Flink's REST API for things that Penstock does not have. Lists are empty; a request that would
+create such a thing is refused, with what to do instead."""
 
 from __future__ import annotations
 
@@ -54,10 +54,13 @@ def _coordinator() -> UnsupportedError:
 
 
 class AbsentApi:
+    """The endpoints of these paths."""
+
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         jar, data_set = "/jars/{jar}", "/datasets/{dataset}"
         refused, none, missing = "Refused.", "Empty.", "404: there is none."
         no_jars, no_profile = _refusing(_jars), _refusing(_profiler)

@@ -1,4 +1,4 @@
-"""Applications over REST. A job is an application of its own."""
+"""Applications over REST. Every job is an application of its own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 class ApplicationApi:
+    """The endpoints of applications."""
+
     def __init__(self, directory: JobDirectory, clock: Clock, config: Mapping[str, str]) -> None:
         self._directory = directory
         self._clock = clock
         self._config = config
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         one = "/applications/{application}"
         same = "Each job is an application of its own, with the job's id."
         return [

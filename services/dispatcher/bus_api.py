@@ -1,4 +1,4 @@
-"""What the dispatcher offers on the bus, so that any NATS client can use the cluster::
+"""The requests that the dispatcher answers on the bus, so that any NATS client can use the cluster::
 
     <cluster>.jobs.submit   a plain JSON or YAML spec (or SubmitJob) → SubmitReply
     <cluster>.jobs.list     → {"jobs": […]}
@@ -35,6 +35,8 @@ QUEUE = "dispatchers"
 
 
 class BusApi:
+    """Answers the requests on the bus. Of all dispatchers only one receives each request."""
+
     def __init__(
         self,
         transport: Transport,
@@ -52,6 +54,7 @@ class BusApi:
         self._logger = logger
 
     async def start(self) -> None:
+        """Subscribes to the requests."""
         for verb, handler in (
             ("submit", self._submit),
             ("list", self._list),
@@ -99,7 +102,7 @@ class BusApi:
 
 
 def _submission(data: bytes) -> tuple[JobSpec, str | None]:
-    """(the spec, the id of the command)."""
+    """(the spec, the id of the command or None)."""
     tagged = _tagged(data)
     if tagged is None:
         return parse_spec(data), None
@@ -107,13 +110,13 @@ def _submission(data: bytes) -> tuple[JobSpec, str | None]:
 
 
 def _tagged(data: bytes) -> dict[str, Any] | None:
-    """Whether the message is a SubmitJob, as opposed to a bare spec."""
+    """The message if it is a SubmitJob; None if it is a bare spec."""
     if not data.lstrip().startswith(b"{"):
         return None
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError):
-        return None  # parse_spec reports what is wrong
+        return None  # ``parse_spec`` reports the error
     return tree if isinstance(tree, dict) and tree.get("type") == "submit-job" else None
 
 

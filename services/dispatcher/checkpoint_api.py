@@ -1,4 +1,5 @@
-"""Checkpoints and savepoints over REST: POST asks for one and answers a trigger id; GET returns its outcome."""
+"""Checkpoints and savepoints over REST: a POST requests one and returns a trigger id; a GET returns its
+outcome."""
 
 from __future__ import annotations
 
@@ -35,16 +36,19 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails, JobDetails
     from penstock_services.dispatcher.directory import JobDirectory
 
-#: ``checkpointType`` → kind
+#: ``checkpointType`` → kind of ``TriggerSavepoint``.
 CHECKPOINT_TYPES = {"CONFIGURED": "checkpoint", "INCREMENTAL": "checkpoint", "FULL": "full"}
 
 
 class CheckpointApi:
+    """The endpoints of checkpoints and savepoints."""
+
     def __init__(self, directory: JobDirectory, config: Mapping[str, str]) -> None:
         self._directory = directory
         self._storage_url = conf.STORAGE_URL.read(config).rstrip("/")
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         job = "/jobs/{job}"
         one = f"{job}/checkpoints/details/{{checkpoint}}"
         asked: dict[str, Any] = {"status": 202}
@@ -141,7 +145,7 @@ class CheckpointApi:
         return operations.of_checkpoint(found, self._location(found.path))
 
     def _location(self, path: str | None) -> str | None:
-        """The location as a URL, so that it means the same in every process."""
+        """The location as a URL, which means the same in every process."""
         if path is None or "://" in path:
             return path
         return f"{self._storage_url}/{path}"
@@ -157,7 +161,7 @@ class CheckpointApi:
             outcome = operations.disposed(await self._delete_savepoint(path))
         except PenstockError as err:
             outcome = operations.failed(failure(err.code, str(err), err.to_dict()))
-        # In the store: the next request may reach another dispatcher.
+        # The outcome is stored, because the next request may reach another dispatcher.
         await self._directory.store.put(layout.disposal_key(trigger_id), msgspec.json.encode(outcome))
         return Triggered(request_id=trigger_id)
 
@@ -182,7 +186,7 @@ class CheckpointApi:
 
 
 async def options_of(request: Request) -> dict[str, Any]:
-    """The body's JSON object; an empty body is an empty object."""
+    """The JSON object in the body; an empty body is an empty object. Raises SpecError for anything else."""
     data = await body_of(request, 64 * 1024)
     if not data.strip():
         return {}

@@ -1,8 +1,8 @@
-"""What a submitted job passes through before it is accepted, as lists of checks in their order.
+"""The checks that a submitted job must pass before it is accepted, as lists in their order.
 
-A check is a pure function: it refuses the submission with an error that says what to do, or hands on the next one,
-completed where that is its task. What a check needs from outside (the contents of the savepoint, what the program's
-functions say of their states) the submitter reads between the lists, and puts into the submission.
+A check is a pure function: it raises an error that says what to do, or returns the submission, completed
+if that is its task. What a check needs from outside (the content of the savepoint, the states that the
+program's functions declare) the submitter reads between the lists, and puts into the submission.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Savepoint:
-    """What the job begins from. ``summaries``: what each of its operators holds."""
+    """The savepoint from which the job begins. ``summaries``: the state of each of its operators."""
 
     path: str
     manifest: CheckpointManifest
@@ -42,8 +42,9 @@ class Savepoint:
 
 @dataclass(frozen=True)
 class Submission:
-    """``storage_url``: of the cluster's object store. ``savepoint``: None for a job that begins anew.
-    ``state_problems``: why states that the program declares cannot be read from the savepoint."""
+    """A submission and what is known of it. ``storage_url``: the cluster's object store. ``savepoint``: None
+    for a job that begins without one. ``state_problems``: why states that the program declares cannot be
+    read from the savepoint."""
 
     spec: JobSpec
     graph: JobGraph
@@ -53,7 +54,7 @@ class Submission:
 
 
 def passed(submission: Submission, checks: Iterable[Check]) -> Submission:
-    """The submission behind all of the checks; the error of the first that refuses it."""
+    """The submission after all checks. Raises the error of the first check that refuses it."""
     for check_one in checks:
         submission = check_one(submission)
     return submission
@@ -63,7 +64,7 @@ def passed(submission: Submission, checks: Iterable[Check]) -> Submission:
 
 
 def spec_over_program(submission: Submission) -> Submission:
-    """Name and configuration: what the spec says wins over what the program says."""
+    """Name and configuration: those of the spec take precedence over those of the program."""
     spec, graph = submission.spec, submission.graph
     config = graph.config | {key: as_text(value) for key, value in spec.config.items()}
     name = spec.name or graph.name or "job"
@@ -71,13 +72,13 @@ def spec_over_program(submission: Submission) -> Submission:
 
 
 def sinks_keep_their_promise(submission: Submission) -> Submission:
-    """SpecError when a sink cannot give the guarantee that it promises with these checkpoints."""
+    """Raises SpecError if a sink cannot keep its guarantee with the job's checkpoints."""
     check_guarantees(submission.graph)
     return submission
 
 
 def spark_reaches_its_checkpoints(submission: Submission) -> Submission:
-    """SpecError when Structured Streaming would keep its checkpoints in a bucket."""
+    """Raises SpecError if Structured Streaming would have to keep its checkpoints in a bucket."""
     check_stream_store(submission.graph, submission.storage_url)
     return submission
 
@@ -86,7 +87,8 @@ def spark_reaches_its_checkpoints(submission: Submission) -> Submission:
 
 
 def savepoint_is_this_jobs(submission: Submission) -> Submission:
-    """SpecError with the difference when the savepoint is another job's. The graph takes over its uids."""
+    """Raises SpecError, with the difference, if the savepoint does not fit the job. The graph receives the
+    uids of the savepoint."""
     savepoint = _savepoint(submission)
     graph, summaries = submission.graph, savepoint.summaries
     difference = compare(
@@ -101,7 +103,8 @@ def savepoint_is_this_jobs(submission: Submission) -> Submission:
 
 
 def states_are_readable(submission: Submission) -> Submission:
-    """SpecError when the program declares its states with types that the stored ones do not become."""
+    """Raises SpecError if the program declares states with types to which the stored ones cannot be
+    converted."""
     if submission.state_problems:
         raise SpecError(
             "the savepoint holds state that cannot be read as it is declared",
@@ -114,24 +117,25 @@ def states_are_readable(submission: Submission) -> Submission:
 
 
 def key_groups_are_the_savepoints(submission: Submission) -> Submission:
-    """The graph takes over the savepoint's max parallelism, in which its key groups are numbered."""
+    """The graph receives the savepoint's max parallelism, which is the number of its key groups."""
     return replace(submission, graph=fitted(submission.graph, _savepoint(submission).manifest))
 
 
-#: As soon as the job is planned.
+#: The checks of a planned job.
 OF_THE_PLAN: tuple[Check, ...] = (
     spec_over_program,
     sinks_keep_their_promise,
     spark_reaches_its_checkpoints,
 )
-#: Of a job that begins from a savepoint: when that has been read …
+#: The checks of a job that begins from a savepoint, when the savepoint has been read.
 OF_THE_SAVEPOINT: tuple[Check, ...] = (savepoint_is_this_jobs,)
-#: … and when the program's functions have been asked for the states that they declare.
+#: The checks of such a job, when the states that the program's functions declare are known.
 OF_THE_STATES: tuple[Check, ...] = (states_are_readable, key_groups_are_the_savepoints)
 
 
 def states_to_ask_for(submission: Submission) -> dict[str, dict[str, Any]]:
-    """Uid → name → schema of the stored states of process functions: only the user's code says what it declares."""
+    """Uid → state name → schema of the stored states of process functions. Only the user's code tells which
+    states it declares."""
     declaring = {
         node.uid
         for vertex in submission.graph.vertices

@@ -1,5 +1,5 @@
-"""The cluster over REST: its overview, its processes and task managers, and the dispatcher itself, which stands
-where Flink has its job manager."""
+"""The cluster over REST: its overview, its processes, its task managers, and the dispatcher itself, which
+takes the place of Flink's job manager."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 class ClusterApi:
+    """The endpoints of the cluster."""
+
     def __init__(
         self, directory: JobDirectory, census: Census, clock: Clock, config: Mapping[str, str], name: str
     ) -> None:
@@ -37,6 +39,7 @@ class ClusterApi:
         self._name = name
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         hidden = "Secrets are hidden."
         pools = "Sizes of Java's memory pools are 0: Python has none of them."
         manager = "/taskmanagers/{manager}"

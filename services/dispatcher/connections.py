@@ -1,4 +1,5 @@
-"""HTTP connections with time limits: a client that sends half a request does not hold a connection for ever."""
+"""HTTP connections with time limits, so that a client which sends half a request does not keep a connection
+for ever."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: Seconds between a connection, or the first byte of a request, and the end of its head.
 HEAD_S = 10.0
-#: Seconds for the body. The handlers that read a body have shorter limits, and answer when they pass.
+#: Seconds for the body. Handlers that read a body have shorter limits, after which they send an error.
 BODY_S = 75.0
 
 
@@ -20,13 +21,13 @@ class TimedConnection(H11Protocol):
     uvicorn's own keep-alive limit applies."""
 
     _late: asyncio.TimerHandle | None = None
-    #: h11's state of the client for which ``_late`` was set
+    #: The state of the client, in h11's terms, for which ``_late`` was set.
     _awaited: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # An answer is written in two pieces, head and body: the second must not wait for the
-        # client's acknowledgement of the first (some 40 ms).
+        # An answer is written in two pieces, head and body. The second must not wait until the client
+        # acknowledges the first (some 40 ms).
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._await(h11.IDLE, HEAD_S)
 

@@ -1,5 +1,5 @@
-"""The facts about jobs: from their masters while these run, from the archive when jobs have ended, from the
-decision logs while no master leads."""
+"""The facts about jobs: from their masters while these run, from the archive once jobs have ended, and from
+the decision logs while no master leads."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.ports import Store, Transport
 
+#: Time limits of requests to a master, of commands with repeats, and of requests to a task manager.
 MASTER_TIMEOUT_S = 1.0
 COMMAND_DEADLINE_S = 10.0
 TASKMANAGER_DEADLINE_S = 5.0
@@ -37,6 +38,8 @@ _overview = msgspec.json.Decoder(JobOverview)
 
 
 class JobDirectory:
+    """Finds jobs and forwards requests to their masters, and to task managers."""
+
     def __init__(self, transport: Transport, subjects: Subjects, store: Store) -> None:
         self._transport = transport
         self._subjects = subjects
@@ -47,7 +50,7 @@ class JobDirectory:
     # -- one job -------------------------------------------------------------------------
 
     async def details(self, job_id: str) -> JobDetails:
-        """UnknownJobError if the job was never accepted."""
+        """The details of a job. Raises UnknownJobError if the job was never accepted."""
         live = await self._from_master(job_id)
         if live is not None:
             self.logged.forget(job_id)
@@ -70,14 +73,15 @@ class JobDirectory:
         return reply
 
     async def cancel(self, job_id: str) -> None:
-        """Returns when the master has taken the command (or the job is over already)."""
+        """Returns when the master has taken the command, or if the job has ended."""
         if (await self.details(job_id)).status.globally_terminal:
             return
         message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
         await self._to_master(job_id, message)
 
     async def client_heartbeat(self, job_id: str) -> None:
-        """The client that watches the job is there. For a job that is over this does nothing."""
+        """Tells the master that the client which waits for the job is alive. Does nothing for a job that has
+        ended."""
         message = ClientHeartbeat(job_id=job_id)
         try:
             await self._to_master(job_id, message, MASTER_TIMEOUT_S)
@@ -88,7 +92,8 @@ class JobDirectory:
     async def savepoint(
         self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
     ) -> str:
-        """The trigger id. RefusedError if the master refuses, or the job is over."""
+        """Requests a savepoint or checkpoint, and returns the trigger id. Raises RefusedError if the master
+        refuses, or if the job has ended."""
         details = await self.details(job_id)
         if details.status.globally_terminal:
             if trigger_id is not None and any(c.trigger_id == trigger_id for c in details.checkpoints):
@@ -99,7 +104,7 @@ class JobDirectory:
         try:
             await self._to_master(job_id, message)
         except RefusedError as err:
-            # An error of the store inside has lines of its own.
+            # The message may contain the further lines of an error of the store.
             raise _refused(err.message.partition("\n")[0], kind, job_id) from None
         return trigger_id
 
@@ -120,10 +125,10 @@ class JobDirectory:
         try:
             return await self.details(job_id)
         except UnknownJobError:
-            return None  # the job is in the index, but its submission did not complete
+            return None  # the index has the job, but its submission was interrupted
 
     async def overviews(self) -> list[JobOverview]:
-        """Active jobs, then ended ones, the latest first."""
+        """The active jobs, then the ended ones, the latest first."""
         active = [details.overview() for details in await self.active()]
         listed = await self._store.list(layout.ENDED_PREFIX)
         ids = [key.removeprefix(layout.ENDED_PREFIX) for key, _ in listed]
@@ -137,7 +142,7 @@ class JobDirectory:
         try:
             self._ended[job_id] = _overview.decode(await self._store.get(layout.ended_key(job_id)))
         except KeyError:
-            pass  # the job was listed a moment ago and deleted since
+            pass  # the entry was deleted after it had been listed
 
     # -- cluster -------------------------------------------------------------------------
 
@@ -158,18 +163,19 @@ class JobDirectory:
         return overview
 
     async def log_files(self, taskmanager_id: str) -> LogFiles:
-        """BrokerError if the task manager does not answer."""
+        """The log files of a task manager. Raises BrokerError if it does not answer."""
         reply: LogFiles = await self._from_taskmanager(taskmanager_id, RequestLogFiles(), LogFiles)
         return reply
 
     async def log_piece(self, taskmanager_id: str, name: str, offset: int) -> LogPiece:
-        """BrokerError if the task manager does not answer; SpecError if it has no such file."""
+        """A part of a log file. Raises BrokerError if the task manager does not answer, SpecError if it has
+        no such file."""
         message = RequestLogPiece(name=name, offset=offset)
         reply: LogPiece = await self._from_taskmanager(taskmanager_id, message, LogPiece)
         return reply
 
     async def thread_stacks(self, taskmanager_id: str) -> ThreadStacks:
-        """BrokerError if the task manager does not answer."""
+        """The stacks of a task manager's threads. Raises BrokerError if it does not answer."""
         reply: ThreadStacks = await self._from_taskmanager(
             taskmanager_id, RequestThreadStacks(), ThreadStacks
         )

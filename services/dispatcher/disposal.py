@@ -1,8 +1,8 @@
-"""Deletes a savepoint: the objects that its manifest names or, if the manifest cannot be read, the objects
-in its folder that have a savepoint's names.
+"""Deletes a savepoint: the objects that its manifest names or, if the manifest cannot be read, the objects in
+its folder that have the names of a savepoint's objects.
 
-A folder is cleared without its manifest only if the folder has a savepoint's name, and even then objects
-with other names stay: a mistyped path must cost nothing.
+Without a manifest a folder is cleared only if it has a savepoint's name, and objects with other names stay
+even then, so that a mistyped path deletes nothing else.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from penstock.store.routed import FolderStore
 if TYPE_CHECKING:
     from penstock.ports import Store
 
-#: As ``manifest.self_contained`` names a savepoint's objects.
+#: The names that ``manifest.self_contained`` gives to a savepoint's objects.
 _OBJECT = re.compile(r"\d{5}-[^/]+")
 
 
 async def dispose(store: Store, folder: str) -> str | None:
-    """Deletes the savepoint in ``folder`` (a key or URL). The result is a sentence if the manifest could not
-    be read and the objects were deleted all the same. SnapshotError if there is no savepoint."""
+    """Deletes the savepoint in ``folder`` (a key or URL). Returns a sentence if the manifest could not be
+    read and the objects were deleted nevertheless, otherwise None. Raises SnapshotError if there is no
+    savepoint."""
     warning = await _delete(store, folder)
     if isinstance(store, FolderStore):
         await store.remove_folder(folder)
@@ -37,7 +38,7 @@ async def _delete(store: Store, folder: str) -> str | None:
         manifest = await read_manifest(store, folder)
     except SnapshotError as err:
         return await _dispose_unread(store, folder, err)
-    # The manifest first: a half deleted savepoint is no savepoint any more.
+    # The manifest is deleted first, so that a half deleted savepoint no longer counts as one.
     await store.delete([f"{folder}/manifest"])
     inside = {key for key in manifest.object_keys() if key.startswith(f"{folder}/")}
     await store.delete(sorted(inside | {f"{folder}/{PLAN_NAME}"}))
@@ -65,7 +66,7 @@ async def _dispose_unread(store: Store, folder: str, err: SnapshotError) -> str:
             remedy=f"if it is a savepoint, rename the folder to {SAVEPOINT_NAME}… and dispose of it again, "
             "or delete the folder yourself",
         )
-    # The manifest last: while it exists, the rest is recognised as a damaged savepoint.
+    # The manifest is deleted last: while it exists, the rest is recognised as a damaged savepoint.
     await store.delete([f"{folder}/{name}" for name in ours if name != "manifest"])
     await store.delete([f"{folder}/manifest"])
     left = sorted(set(found) - set(ours))

@@ -1,5 +1,5 @@
-"""An endpoint of the REST API: what is asked, who answers, and the type of the answer. The routes, the table in
-the docs and the OpenAPI document are made from the same endpoints."""
+"""An endpoint of the REST API: its path, its handler, and the types of its body and its answer. The routes,
+the table in the docs and the OpenAPI document are made from the same endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock_services.dispatcher.http import answer, guarded
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-#: Answers a request: with a value of the endpoint's type, or with a response of its own (a text).
+#: Answers a request with a value of the endpoint's type, or with a ready response (a text).
 Handler = Callable[["Request"], Awaitable[Any]]
 
 
@@ -36,6 +36,8 @@ class Endpoint:
     ours: bool = False
 
     def route(self) -> Route:
+        """The route of the endpoint for Starlette. Errors of the handler become answers."""
+
         async def answered(request: Request) -> Response:
             found = await self.handler(request)
             return found if isinstance(found, Response) else answer(found, self.status)
@@ -44,12 +46,15 @@ class Endpoint:
 
 
 def get(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    """A GET endpoint; ``more``: further fields of ``Endpoint``."""
     return Endpoint("GET", path, handler, answers, **more)
 
 
 def post(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    """A POST endpoint; ``more``: further fields of ``Endpoint``."""
     return Endpoint("POST", path, handler, answers, **more)
 
 
 def patch(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    """A PATCH endpoint; ``more``: further fields of ``Endpoint``."""
     return Endpoint("PATCH", path, handler, answers, **more)

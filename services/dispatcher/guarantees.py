@@ -1,4 +1,4 @@
-"""Whether the sinks can keep their guarantees with these checkpoints. Pure; asked at submission."""
+"""Checks at submission whether the sinks can keep their guarantees with the job's checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 GUARANTEE = "sink.delivery-guarantee"
 #: Flink's option for how long an external system keeps a transaction open; Penstock keeps none open.
 TRANSACTION_TIMEOUT = "sink.transaction-timeout"
-#: This connector commits when a checkpoint is complete, unless its options say otherwise.
+#: Connectors that commit when a checkpoint is complete, unless their options say otherwise.
 EXACTLY_ONCE_BY_DEFAULT = frozenset({"filesystem"})
 
 
 def exactly_once_sinks(graph: JobGraph) -> Iterator[tuple[str, SinkSpec]]:
-    """(operator's name, its sink)"""
+    """(name of the operator, its sink) for every exactly-once sink."""
     for vertex in graph.vertices:
         for node in vertex.operators:
             if isinstance(node.spec, SinkSpec):
@@ -31,8 +31,8 @@ def exactly_once_sinks(graph: JobGraph) -> Iterator[tuple[str, SinkSpec]]:
 
 
 def check_guarantees(graph: JobGraph) -> None:
-    """SpecError if a sink is to be exactly-once and cannot be, or if the requested kinds of checkpoints
-    exclude each other."""
+    """Raises SpecError if an exactly-once sink cannot be that, or if the kinds of checkpoints in the
+    configuration exclude each other."""
     config = graph.config
     _check_concurrency(config)
     for name, sink in exactly_once_sinks(graph):

@@ -1,4 +1,4 @@
-"""Common to all HTTP answers: one shape for errors, limits, and who may ask."""
+"""What all HTTP answers share: the form of errors, limits, and who may send requests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.rest")
 
-#: A job graph may hold data (VALUES) and pickled functions; anything larger belongs into files.
+#: The size limit of a body. A job graph may hold data (VALUES) and pickled functions; larger data belongs into files.
 MAX_BODY_BYTES = 32 * 1024 * 1024
-#: Seconds in which the body must arrive.
+#: Seconds within which the next part of the body, and the whole body, must arrive.
 BODY_PAUSE_S, BODY_S = 10.0, 60.0
 #: Digits of a number in a query string.
 _MAX_DIGITS = 15
@@ -34,10 +34,13 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class NotFoundError(SpecError):
+    """The path names something that does not exist (404)."""
+
     code = "PS-NOT-FOUND"
 
 
 def no_task_manager(wanted: str, known: list[str]) -> NotFoundError:
+    """The error for an unknown task manager."""
     return NotFoundError(
         f"there is no task manager '{wanted[:255]}'",
         expected=", ".join(known) or "the id of one; none is registered",
@@ -46,22 +49,30 @@ def no_task_manager(wanted: str, known: list[str]) -> NotFoundError:
 
 
 class TooLargeError(SpecError):
+    """The body is too large (413)."""
+
     code = "PS-TOO-LARGE"
 
 
 class TooSlowError(SpecError):
+    """The body does not arrive in time (408)."""
+
     code = "PS-TOO-SLOW"
 
 
 class ForbiddenError(SpecError):
+    """The request is not allowed (403)."""
+
     code = "PS-FORBIDDEN"
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """``data`` as JSON."""
     return Response(msgspec.json.encode(data), status, headers, media_type="application/json")
 
 
 def status_of(err: PenstockError) -> int:
+    """The HTTP status of an error."""
     match err:
         case UnknownJobError() | NotFoundError():
             return 404
@@ -92,7 +103,7 @@ def error_answer(err: BaseException, accept: str = "") -> Response:
 
 
 def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The handler; its errors become answers."""
+    """A handler whose errors become answers."""
 
     async def run(request: Request) -> Response:
         try:
@@ -104,12 +115,12 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 
 
 def accepted(scope: Scope) -> str:
-    """The accept header."""
+    """The accept header, empty if there is none."""
     return b",".join(value for name, value in scope["headers"] if name.lower() == b"accept").decode("latin-1")
 
 
 async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The body. TooLargeError as soon as its size is known; TooSlowError if it does not arrive."""
+    """The body. Raises TooLargeError as soon as its size is known, TooSlowError if it does not arrive."""
     declared = request.headers.get("content-length", "0")
     if is_number(declared) and int(declared) > limit:
         raise _too_large(int(declared), limit)
@@ -139,12 +150,12 @@ async def body_of(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is decimal digits, of a number that fits 64 bits."""
+    """Whether the text is a decimal number that fits into 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def number_of(request: Request, name: str, default: int) -> int:
-    """A whole number of the query string; SpecError if it is none."""
+    """A whole number in the query string. Raises SpecError if it is none."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -168,9 +179,9 @@ def _too_large(size: int, limit: int) -> TooLargeError:
 
 
 class SameOrigin:
-    """Refuses requests that a browser sends for another site: a page elsewhere must not submit jobs (which
-    run code) to a dispatcher on this machine. With ``hosts`` (a bind to loopback) the Host header must be
-    one of them too, against DNS rebinding."""
+    """Refuses requests that a browser sends for a page of another site, because such a page must not submit
+    jobs (which run code) to a dispatcher on this machine. With ``hosts`` (if bound to loopback) the Host
+    header must also be one of them, against DNS rebinding."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None = None) -> None:
         self._app = app

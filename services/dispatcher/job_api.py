@@ -1,4 +1,4 @@
-"""Jobs over REST: submission, lists, one job, and what it answers."""
+"""Jobs over REST: submission, lists, and single jobs."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class ClientAlive(Shape, frozen=True, kw_only=True):
 
 
 class JobApi:
+    """The endpoints of jobs."""
+
     def __init__(
         self,
         directory: JobDirectory,
@@ -61,6 +63,7 @@ class JobApi:
         self._config = config
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         job = "/jobs/{job}"
         cancel: dict[str, Any] = {"status": 202, "query": ("mode",)}
         hidden = "The cluster's options; secrets are hidden."
@@ -70,7 +73,7 @@ class JobApi:
             post("/jobs", self._submit, Submitted, takes=JobSpec, note="The body is a job spec of Penstock."),
             get(job, self._of_job(jobs.job), jobs.Job),
             patch(job, self._cancel, Empty, **cancel),
-            # Where a proxy allows no PATCH, Flink's dashboard cancels so.
+            # Flink's dashboard cancels a job in this way if a proxy allows no PATCH.
             get(f"{job}/yarn-cancel", self._cancel_by_get, Empty, status=202),
             patch(f"{job}/clientHeartbeat", self._client_heartbeat, Empty, status=202, takes=ClientAlive),
             get(
@@ -176,7 +179,7 @@ class JobApi:
 
 
 def _labels(text: str | None) -> dict[str, str]:
-    """``key:value,…`` as a mapping."""
+    """The text ``key:value,…`` as a mapping."""
     pairs = [pair.partition(":") for pair in (text or "").split(",") if pair]
     if any(not colon for _, colon, _ in pairs):
         raise SpecError(

@@ -1,5 +1,5 @@
-"""Logs of task managers and of the output of their slots, on Flink's paths, fetched from the task managers
-piece by piece."""
+"""Logs of task managers, and of the output of their slots, on Flink's paths. They are fetched from the task
+managers piece by piece."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
 #: The task manager's own log.
 LOG = "taskmanager.log"
-#: A log is a user's text, whatever it contains.
+#: A browser must show a log as text, whatever it contains.
 TEXT_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-cache"}
 
 
 class LogApi:
+    """The endpoints of logs."""
+
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         base = "/taskmanagers/{manager}"
         return [
             get(f"{base}/logs", self._list, cluster.Logs),
@@ -55,14 +58,14 @@ class LogApi:
         return cluster.logs(await self._files(request.path_params["manager"]))
 
     async def _file(self, request: Request) -> Response:
-        """``offset``: how many bytes of the file the reader has."""
+        """One file, from the byte ``offset``."""
         return await self._text(request, [request.path_params["name"]], number_of(request, "offset", 0))
 
     async def _log(self, request: Request) -> Response:
         return await self._text(request, [LOG])
 
     async def _stdout(self, request: Request) -> Response:
-        """The kept output of all its slots, in the order of their last lines."""
+        """The kept output of all slots of a task manager, the file that changed last at the end."""
         files = await self._files(request.path_params["manager"])
         return await self._text(request, [f.name for f in files if numbered(f.name) is not None])
 
@@ -76,7 +79,7 @@ class LogApi:
                 remedy="it may have been removed: of what slots print, the newest files are kept",
             )
         pieces = self._pieces(manager, names, offset)
-        # Before the answer begins, because only then an error has a status.
+        # The first piece is read before the answer begins, because an error can have a status only then.
         first = await anext(pieces, b"")
 
         async def body() -> AsyncIterator[bytes]:
@@ -87,14 +90,14 @@ class LogApi:
         return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=TEXT_HEADERS)
 
     async def _pieces(self, manager: str, names: list[str], offset: int) -> AsyncIterator[bytes]:
-        """The files one after another, each up to the size that it had at its start."""
+        """The files one after another, each up to the size that it had when it was begun."""
         for name in names:
             end: int | None = None
             while end is None or offset < end:
                 try:
                     piece: LogPiece = await self._directory.log_piece(manager, name, offset)
                 except SpecError:
-                    break  # removed meanwhile to make room for newer files
+                    break  # the file was removed meanwhile to make room for newer ones
                 end = piece.size if end is None else end
                 if not piece.data:
                     break

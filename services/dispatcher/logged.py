@@ -1,7 +1,7 @@
 """Jobs without a master, as their decision logs describe them.
 
-A log is followed, not read anew: every request reads the entries added since the request before (one look
-for the next entry, if there is none), and is answered from what is known then.
+A log is followed, not read again: every request reads the entries that were added since the request before
+(one read, if there is none), and is answered from the facts that are known then.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from penstock.ports import Store
 
-#: Logs that are followed at the same time; the log with the oldest request makes room for a new one.
+#: How many logs are followed at the same time. A new one replaces the log with the oldest request.
 FOLLOWED = 256
 
 
 class UnknownJobError(SpecError):
-    """→ 404."""
+    """There is no job with this id (404)."""
 
     code = "PS-NO-JOB"
 
 
 class LoggedJobs:
-    """One for each dispatcher. ``forget`` a job that has a master: the master knows more."""
+    """The logs that one dispatcher follows. ``forget`` a job that has a master, because the master knows
+    more."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
 
     async def details(self, job_id: str) -> JobDetails:
-        """UnknownJobError if the job was never accepted."""
+        """The details of a job. Raises UnknownJobError if the job was never accepted."""
         followed = self._followed.setdefault(job_id, _Followed(self._store, job_id))
         self._followed.move_to_end(job_id)
         if len(self._followed) > FOLLOWED:
@@ -56,15 +57,16 @@ class LoggedJobs:
 
     @property
     def followed(self) -> tuple[str, ...]:
-        """The jobs, with the last requested one at the end."""
+        """The ids of the followed jobs, the last requested one at the end."""
         return tuple(self._followed)
 
     def forget(self, job_id: str) -> None:
+        """Stops following a job."""
         self._followed.pop(job_id, None)
 
 
 class _Followed:
-    """``_told``: the log's facts up to entry ``_told_at``; 0 = not asked yet."""
+    """One followed log. ``_told``: the details up to entry ``_told_at`` (0: none yet)."""
 
     def __init__(self, store: Store, job_id: str) -> None:
         self._store = store
@@ -73,7 +75,7 @@ class _Followed:
         self._graph: JobGraph | None = None
         self._told: JobDetails | None = None
         self._told_at = 0
-        #: a request that comes meanwhile waits, and reads the entries added since
+        #: A request that comes during another one waits, and then reads the entries that were added.
         self._reading = asyncio.Lock()
 
     async def details(self) -> JobDetails:
@@ -85,7 +87,7 @@ class _Followed:
             return self._told
 
     async def _tell(self) -> JobDetails:
-        """The job is accepted; no master has begun, or the last one is gone."""
+        """The details of an accepted job. No master has begun, or the last one has ended."""
         logged, epoch = read_logged_job(self._log.entries, HISTORY), self._log.latest_epoch
         accepted, terminal = logged.accepted, logged.terminal
         if accepted is None:

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 class MetricsApi:
+    """The endpoints of metrics."""
+
     def __init__(self, directory: JobDirectory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         one, many = list[metrics.Metric], list[metrics.AggregatedMetric]
         manager = "/taskmanagers/{manager}/metrics"
         operator = "/jobs/{job}/vertices/{vertex}/jm-operator-metrics"

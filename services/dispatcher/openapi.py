@@ -1,4 +1,4 @@
-"""The REST API described by its own endpoints: as an OpenAPI document, and as a page of the docs
+"""Descriptions of the REST API, made from its endpoints: an OpenAPI document, and a page of the docs
 (``python -m penstock_services.dispatcher.rest > docs/rest-endpoints.md``)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Errors(Shape, frozen=True, kw_only=True):
 
 
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
-    """OpenAPI 3.1. ``version``: of Penstock."""
+    """The OpenAPI 3.1 document. ``version``: that of Penstock."""
     types = [Errors, *(t for e in endpoints for t in (e.answers, e.takes) if t is not None)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     found = iter(schemas)
@@ -86,7 +86,7 @@ Flink's Java client reads the answer of each endpoint of Flink; `PENSTOCK_FLINK_
 
 
 def page(endpoints: Sequence[Endpoint]) -> str:
-    """Markdown with a table of Flink's endpoints and one of ours."""
+    """The page in Markdown: a table of Flink's endpoints, and one of Penstock's own."""
     flinks = [e for e in endpoints if not e.ours]
     ours = [e for e in endpoints if e.ours]
     return "\n".join(
@@ -112,7 +112,7 @@ def _row(endpoint: Endpoint) -> str:
 
 
 def _name(answers: Any) -> str:
-    """``Job``, ``list of Metric``, ``text``"""
+    """The name of a type for the page: ``Job``, ``list of Metric``, ``text``."""
     if answers is None:
         return "text"
     kind = typing.get_origin(answers)

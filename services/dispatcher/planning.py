@@ -1,7 +1,7 @@
-"""Planning in a process of its own: user code never runs in a service.
+"""Planning in a separate process, because user code never runs in a service.
 
-``python -m penstock.api.planner`` takes the spec on stdin and answers on the last line of stdout
-``{"job_graph": …}`` or ``{"error": …}``. Output of the user's code goes to stderr.
+``python -m penstock.api.planner`` reads the spec from stdin and writes ``{"job_graph": …}`` or ``{"error":
+…}`` as the last line of stdout. Output of the user's code goes to stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobSpec
 
 PLANNING_LIMIT_S = 60.0
-#: Planners at a time; each is a process with NumPy and Arrow.
+#: How many planners run at the same time. Each is a process with NumPy and Arrow.
 PLANNERS = 2
 _STDERR_KEPT = 4_000
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
@@ -32,13 +32,16 @@ CHECK_MODULE = "penstock.api.restore_check"
 
 
 class Planner:
+    """Runs planner processes. ``limit_s``: the time limit of each. ``module``: the module that it runs."""
+
     def __init__(self, *, limit_s: float = PLANNING_LIMIT_S, module: str = "penstock.api.planner") -> None:
         self._limit_s = limit_s
         self._module = module
         self._free = asyncio.Semaphore(PLANNERS)
 
     async def plan(self, spec: JobSpec) -> JobGraph:
-        """The job graph, or the user's error; SpecError when the time limit passes."""
+        """The job graph. Raises the user's error, SpecError when the time limit passes, and FunctionError or
+        InternalError if the planner ends without an answer."""
         if spec.job_graph is not None:
             return await asyncio.to_thread(graph_of, spec.job_graph)
         async with self._free:
@@ -46,8 +49,11 @@ class Planner:
         return await asyncio.to_thread(_graph, code, out, err)
 
     async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
-        """Why states that the program's functions declare cannot be read from a savepoint; ``states``:
-        operator uid → state name → its schema there."""
+        """Why states that the program's functions declare cannot be read from a savepoint.
+
+        ``states``: operator uid → state name → its schema there. Raises InternalError if the process ends
+        without an answer.
+        """
         request = msgspec.json.encode({"job_graph": graph, "states": states})
         async with self._free:
             code, out, err = await self._run(request, CHECK_MODULE)
@@ -90,7 +96,7 @@ class Planner:
 
 
 def _graph(code: int, out: bytes, err: bytes) -> JobGraph:
-    """The planner's answer: the job graph, or the user's error (raised)."""
+    """The job graph in the planner's answer. Raises the error in it."""
     lines = out.rstrip().rsplit(b"\n", 1)
     try:
         answer = json.loads(lines[-1]) if lines[-1] else None
@@ -98,7 +104,7 @@ def _graph(code: int, out: bytes, err: bytes) -> JobGraph:
         answer = None
     if not isinstance(answer, dict) or not {"job_graph", "error"} & answer.keys():
         words = err.decode(errors="replace")[-_STDERR_KEPT:].strip()
-        # An exit code or a crash comes from the program; another signal more often comes from outside.
+        # An exit code or a crash is caused by the program; another signal more often comes from outside.
         kind = FunctionError if code > 0 or -code in _CRASHES else InternalError
         raise kind(
             "the planner process ended without an answer",

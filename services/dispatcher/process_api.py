@@ -1,4 +1,5 @@
-"""The dispatcher's own process over REST, where Flink has its job manager, and the threads of task managers."""
+"""The dispatcher's own process over REST, in the place of Flink's job manager, and the threads of task
+managers."""
 
 from __future__ import annotations
 
@@ -20,17 +21,20 @@ if TYPE_CHECKING:
     from penstock_services.common.kept_lines import KeptLines
     from penstock_services.dispatcher.directory import JobDirectory
 
-#: What the dispatcher's own log is called, as in Flink.
+#: The name of the dispatcher's own log, as in Flink.
 LOG = "jobmanager.log"
 _TEXT = "text/plain; charset=utf-8"
 
 
 class ProcessApi:
+    """The endpoints of processes."""
+
     def __init__(self, directory: JobDirectory, own_log: KeptLines) -> None:
         self._directory = directory
         self._own_log = own_log
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         process = "/jobmanager"
         python = "Python's version and folders in place of Java's."
         own = "Of the dispatcher that answers."

@@ -1,4 +1,4 @@
-"""The parallelism of running jobs over REST. It is fixed: asking for another is refused by name."""
+"""The parallelism of running jobs over REST. It is fixed, and a request for another one is refused."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ _Requirements = dict[str, rescales.VertexRequirements]
 
 
 class RescaleApi:
+    """The endpoints of rescaling."""
+
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         job = "/jobs/{job}"
         needs, history = f"{job}/resource-requirements", f"{job}/rescales"
         never = "Empty: a running job keeps its parallelism."

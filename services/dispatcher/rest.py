@@ -1,4 +1,4 @@
-"""The REST API: Flink's paths and shapes, with and without ``/v1``, and a few of ours.
+"""The REST API: Flink's paths and answers, with and without ``/v1``, and some endpoints of Penstock's own.
 
 Handlers only translate; the facts come from the job directory.
 """
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.results import Results
     from penstock_services.dispatcher.submission import Submitter
 
-#: The dashboard: one file, which loads nothing from elsewhere.
+#: The dashboard: one file, which loads nothing from other sites.
 DASHBOARD = Path(__file__).parent / "dashboard.html"
 _CSP = "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 class Rest:
+    """The whole REST API."""
+
     def __init__(
         self,
         *,
@@ -74,7 +76,8 @@ class Rest:
         )
 
     def endpoints(self) -> list[Endpoint]:
-        """In the order in which they are tried: a path with a name before one that takes any."""
+        """All endpoints, in the order in which they are tried: a path with a fixed name comes before one with
+        a parameter."""
         found = [endpoint for api in self._apis for endpoint in api.endpoints()]
         found.append(get("/openapi.json", self._openapi, dict[str, Any], ours=True))
         return sorted(found, key=lambda e: [part.startswith("{") for part in e.path.split("/")])
@@ -83,7 +86,8 @@ class Rest:
         return openapi.document(self.endpoints(), __version__)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
-        """``hosts``: host names under which it may be called; None = any."""
+        """The application for the HTTP server. ``hosts``: the host names under which it may be called; None:
+        any."""
         api = [endpoint.route() for endpoint in self.endpoints()]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         unknown = Route("/{rest:path}", guarded(_unknown), methods=methods)
@@ -95,7 +99,7 @@ class Rest:
 
 
 def described() -> list[Endpoint]:
-    """Every endpoint; there is no cluster behind them."""
+    """Every endpoint, for descriptions. Its handlers cannot be called, because there is no cluster."""
     nobody: Any = None
     rest = Rest(
         directory=nobody,

@@ -1,4 +1,4 @@
-"""Rows of a SELECT, fetched by long poll over the object store."""
+"""Rows of a SELECT, fetched from the object store by long polling."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 30_000
 MAX_CHUNKS = 64
 MAX_BYTES = 8 * 1024 * 1024
-#: Chunks that the reader has are kept up to this number (some 16 M rows), so that the results of a bounded
-#: query can be fetched again. Of an endless query older chunks are deleted.
+#: How many chunks that the reader has are kept (some 16 M rows), so that the results of a bounded query can be fetched again.
+#: Older chunks of an endless query are deleted.
 KEPT_CHUNKS = 1_024
 _CHUNK = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
 class Results:
+    """The results of jobs."""
+
     def __init__(self, store: Store, directory: JobDirectory, clock: Clock) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
-        #: job → last acknowledged chunk
+        #: Job id → key of the last acknowledged chunk.
         self._acknowledged: dict[str, str] = {}
 
     async def fetch(self, job_id: str, after: str, wait_ms: int) -> dict[str, Any]:
@@ -43,7 +45,7 @@ class Results:
             raise SpecError(
                 "not a chunk of this job", expected=f"a key below {prefix}", got=repr(after), where="after"
             )
-        # The status before the chunks: so the list has everything that was written until the end.
+        # The status is read before the chunks, so that the list has everything that was written until the end.
         status = (await self._directory.details(job_id)).status
         await self._acknowledge(job_id, after)
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)
@@ -117,8 +119,8 @@ class Results:
 
 
 def without_gaps(keys: list[str], after: str) -> list[str]:
-    """The leading chunks that follow each other (after ``after``). A list that is made while chunks are
-    written may show one and miss the one before it."""
+    """The leading chunks that follow one another (after ``after``). A list that is made while chunks are
+    written may contain one without the one before it."""
     last = _number(after) if after else (-1, -1)
     out = []
     for key in keys:

@@ -1,4 +1,4 @@
-"""The dispatcher: REST, dashboard and bus. Stateless, so any number of them may run."""
+"""The dispatcher's service: REST, dashboard and bus. It has no state, so any number of them may run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ STOP_S = 3
 
 
 class DispatcherService:
+    """A dispatcher process; see ``common.main.Service``."""
+
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._server: uvicorn.Server | None = None
         self.own_log = KeptLines()
 
     async def start(self) -> Mapping[str, Any]:
+        """See ``Service.start``. Raises ExternalError if the port cannot be bound."""
         context = self._context
-        # The port first: a taken port should be reported before anything else fails.
+        # The port is bound first, so that a taken port is reported before anything else fails.
         host, port = conf.REST_BIND.read(context.config), conf.REST_PORT.read(context.config)
         listener = bind(host, port)
         try:
@@ -86,6 +89,7 @@ class DispatcherService:
         await started.wait()
 
     async def stop(self) -> None:
+        """See ``Service.stop``."""
         if self._server is not None:
             self._server.should_exit = True
         await asyncio.sleep(0)
@@ -93,7 +97,8 @@ class DispatcherService:
 
 
 def config_of(rest: Rest, hosts: frozenset[str] | None) -> uvicorn.Config:
-    """How the dispatcher is served. ``hosts``: host names under which it may be called; None = any."""
+    """The configuration of the HTTP server. ``hosts``: the host names under which it may be called; None:
+    any."""
     import uvicorn
 
     from penstock_services.dispatcher.connections import TimedConnection
@@ -133,7 +138,8 @@ def _shown(host: str) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or ExternalError that names the key and what to do."""
+    """A listening socket. Raises ExternalError, which names the keys to change, if the address cannot be
+    bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,5 @@
-"""A job spec as a user wrote it (JSON or YAML) → ``JobSpec``, or an error that names the place. Pure."""
+"""Reads a job spec as a user wrote it (JSON or YAML) into a ``JobSpec``, or raises an error that names the
+place. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ PROGRAMS = ("sql", "python", "job_graph")
 MAX_PARALLELISM = 32_768
 #: Bytes of a YAML spec. People write YAML by hand; programs send JSON, which is read fast.
 MAX_YAML_BYTES = 1024 * 1024
-#: Levels of a YAML spec.
+#: The greatest number of nested levels in a YAML spec.
 MAX_DEPTH = 100
 _FIELDS = JobSpec.__struct_fields__
 
 
 def parse_spec(text: bytes) -> JobSpec:
-    """From JSON (begins with ``{``) or YAML. SpecError for anything wrong."""
+    """The spec from JSON (which begins with ``{``) or YAML. Raises SpecError for any error in it."""
     try:
         decoded = text.decode()
     except UnicodeDecodeError as err:
@@ -107,7 +108,7 @@ def _line(text: str, number: int) -> str | None:
 
 
 def spec_of(tree: Any) -> JobSpec:
-    """The spec from plain JSON types, every field checked."""
+    """The spec from plain JSON types, with every field checked. Raises SpecError for any error in it."""
     if not isinstance(tree, dict):
         got = "nothing" if tree is None else type(tree).__name__
         raise SpecError(
@@ -134,7 +135,7 @@ def spec_of(tree: Any) -> JobSpec:
 
 
 def _wrong_type(err: msgspec.ValidationError, what: str) -> SpecError:
-    """msgspec's ``Expected `str`, got `int` - at `$.name` `` as ours."""
+    """msgspec's ``Expected `str`, got `int` - at `$.name` `` as a SpecError."""
     text, _, path = str(err).partition(" - at ")
     found = re.fullmatch(r"Expected `(.+?)`, got `(.+?)`", text)
     where = path.strip("`").removeprefix("$.") or None
@@ -174,17 +175,18 @@ def _check(spec: JobSpec) -> None:
 
 
 def as_text(value: str | int | float | bool) -> str:
+    """A configuration value as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_config(config: dict[str, str]) -> None:
-    """SpecError for an unknown key, a value that its option does not allow, or an option that
-    is the cluster's."""
+    """Raises SpecError for an unknown key, a value that its option does not allow, or an option of the
+    cluster."""
     check_job(config)
 
 
 def graph_of(tree: Any) -> JobGraph:
-    """A job graph from plain JSON types, checked so that it can run."""
+    """A checked job graph from plain JSON types. Raises SpecError for any error in it."""
     try:
         graph = msgspec.convert(tree, JobGraph)
     except RecursionError as err:
@@ -196,7 +198,7 @@ def graph_of(tree: Any) -> JobGraph:
 
 
 def check_graph(graph: JobGraph) -> None:
-    """SpecError if the graph contradicts itself."""
+    """Raises SpecError if the graph contradicts itself."""
     if not graph.vertices:
         raise SpecError("the job has no vertices", expected="at least a source and a sink")
     position: dict[str, int] = {}

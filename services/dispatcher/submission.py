@@ -1,6 +1,6 @@
-"""From a job spec to an accepted job: planned, checked, stored, JobAccepted in its log, RunJob.
+"""Accepts a job: it is planned, checked and stored, JobAccepted is written to its log, and RunJob is sent.
 
-A submission is idempotent by job id: a repetition answers with the job that exists.
+A submission is idempotent by job id: a repetition is answered with the existing job.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from penstock.ports import Clock, Store, Transport
     from penstock_services.dispatcher.planning import Planner
 
-#: A job manager that does not answer in time finds the job later by itself.
+#: How long a job manager may take to answer RunJob. If none answers, one finds the job later by itself.
 RUN_DEADLINE_S = 1.0
 
 
 class Submitter:
+    """Accepts jobs for one dispatcher."""
+
     def __init__(
         self,
         *,
@@ -56,7 +58,11 @@ class Submitter:
         self._storage_url = storage_url
 
     async def submit(self, spec: JobSpec, command_id: str | None = None) -> SubmitReply:
-        """``command_id``: a repetition of the same command is the same job, also if the spec has no job id."""
+        """Accepts a job, and returns the reply. Raises SpecError or the planner's error if the job cannot be
+        accepted.
+
+        ``command_id``: a repetition of the same command is the same job, even if the spec has no job id.
+        """
         job_id = spec.job_id
         if job_id is None and command_id is not None:
             job_id = hashlib.sha256(command_id.encode()).hexdigest()[:32]
@@ -66,7 +72,7 @@ class Submitter:
         job_id = job_id or uuid.uuid4().hex
         graph = await self._checked(spec, await self._planner.plan(spec))
         accepted = await self._store_job(job_id, spec, graph)
-        # Into the index first: an accepted job that is in no list would never be found.
+        # The index entry is written first, because an accepted job that is in no list would never be found.
         await self._store.put(layout.active_key(job_id), b"")
         created = await job_log(self._store, job_id).begin(accepted)
         name = graph.name
@@ -77,8 +83,8 @@ class Submitter:
         return SubmitReply(job_id=job_id, name=name, created=created)
 
     async def _checked(self, spec: JobSpec, graph: JobGraph) -> JobGraph:
-        """What the job begins from is looked at now, too: SpecError when it is another job's,
-        SnapshotError when it cannot be read."""
+        """The graph after all checks, also of the savepoint. Raises SpecError if the savepoint does not fit
+        the job, SnapshotError if it cannot be read."""
         planned = Submission(spec, graph, self._storage_url)
         submission = checks.passed(planned, checks.OF_THE_PLAN)
         path = RECOVERY_PATH.read(submission.graph.config)
@@ -97,8 +103,8 @@ class Submitter:
         return entry if isinstance(entry, JobAccepted) else None
 
     async def _store_job(self, job_id: str, spec: JobSpec, graph: JobGraph) -> JobAccepted:
-        """Stores the job under keys of its content: whichever submission wins the race for the log, the
-        entry names its own objects."""
+        """Stores the job under keys that contain a digest of its content. So the entry that wins the race for
+        the log names its own objects."""
         plan = encode_job_graph(graph)
         # The job graph is stored once, so it is left out of the spec.
         text = msgspec.json.encode(msgspec.structs.replace(spec, job_graph=None))

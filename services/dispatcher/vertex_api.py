@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def the_vertex(details: JobDetails, wanted: str) -> VertexDetails:
-    """NotFoundError names the vertices that there are."""
+    """The vertex with this id. Raises NotFoundError, which names the existing vertices."""
     found = find_vertex(details.vertices, wanted)
     if found is None:
         known = ", ".join(f"{vertex_id(v.id)} ({v.name[:40]})" for v in details.vertices)
@@ -33,11 +33,14 @@ def the_vertex(details: JobDetails, wanted: str) -> VertexDetails:
 
 
 class VertexApi:
+    """The endpoints of vertices."""
+
     def __init__(self, directory: JobDirectory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
 
     def endpoints(self) -> list[Endpoint]:
+        """All endpoints."""
         vertex = "/jobs/{job}/vertices/{vertex}"
         subtask = f"{vertex}/subtasks/{{index}}"
         attempt = f"{subtask}/attempts/{{attempt}}"
@@ -127,7 +130,8 @@ class VertexApi:
 
 
 def chosen_subtasks(text: str | None, known: Sequence[SubtaskDetails]) -> list[SubtaskDetails]:
-    """Those of ``?subtasks=0,2-4``; all without it. SpecError for what is neither a number nor a range."""
+    """The subtasks of ``?subtasks=0,2-4``; all without it. Raises SpecError for what is neither a number nor
+    a range."""
     if not text:
         return list(known)
     wanted: list[tuple[int, int]] = []
