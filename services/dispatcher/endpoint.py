@@ -21,8 +21,8 @@ Handler = Callable[["Request"], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``answers``: type of the answer, None = a text. ``takes``: type of the body, None = no body. ``query``:
-    parameters of the query. ``note``: what the answer means here where it differs from Flink's, such as why it
+    """``answers``: the type of the answer; None: a text. ``takes``: the type of the body; None: no body.
+    ``query``: the names of query parameters. ``note``: how the answer differs from Flink's, such as why it
     is always empty. ``ours``: Flink has no such endpoint."""
 
     method: str

@@ -1,10 +1,10 @@
-"""Shapes of what Flink has and Penstock has not. They are empty."""
+"""Answers about things that Flink has and Penstock does not have. They are empty."""
 
 from __future__ import annotations
 
 from penstock_services.dispatcher.views.common import Camel, Shape
 
-#: In place of a flame graph's time: nothing samples one; the vertex has ended.
+#: Values in place of a flame graph's time: there is no sampling; the vertex has ended.
 DISABLED, ENDED = -2, -1
 
 
@@ -28,7 +28,7 @@ class Profiles(Camel, frozen=True, kw_only=True):
 
 
 class FlameGraph(Camel, frozen=True, kw_only=True):
-    """``GET …/flamegraph``. ``endTimestamp``: -2 = nothing samples one, -1 = the vertex has ended."""
+    """``GET …/flamegraph``. ``endTimestamp``: -2: there is no sampling; -1: the vertex has ended."""
 
     end_timestamp: int
     data: None = None

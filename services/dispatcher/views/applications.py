@@ -1,4 +1,4 @@
-"""Applications: each job is the only one of an application, which has the job's id and name."""
+"""Applications. Each job is the only job of an application with the same id and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobDetails, JobOverview
 
 _J = JobStatus
-#: Where an application's state is not called as its job's.
+#: Job status → state of the application, where the names differ.
 _STATES = {
     _J.INITIALIZING: "CREATED",
     _J.RECONCILING: "RUNNING",
@@ -26,7 +26,7 @@ _ALL = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FIN
 
 
 class ApplicationRow(Times, frozen=True, kw_only=True):
-    """``jobs``: every job status → number of jobs."""
+    """One application in a list. ``jobs``: every job status → number of jobs."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class ApplicationsOverview(Shape, frozen=True, kw_only=True):
 
 
 class Application(Times, frozen=True, kw_only=True):
-    """``GET /applications/{id}``. ``timestamps``: state → when it was last entered, in ms; 0 = never."""
+    """``GET /applications/{id}``. ``timestamps``: state → when it was last entered, in ms; 0: never."""
 
     id: str
     name: str
@@ -51,6 +51,8 @@ class Application(Times, frozen=True, kw_only=True):
 
 
 class ApplicationException(Camel, frozen=True, kw_only=True):
+    """One failure of the application's job. ``timestamp``: ms."""
+
     exception_name: str
     stacktrace: str
     timestamp: int
@@ -58,6 +60,8 @@ class ApplicationException(Camel, frozen=True, kw_only=True):
 
 
 class ApplicationExceptionHistory(Camel, frozen=True, kw_only=True):
+    """The failures, newest first."""
+
     entries: list[ApplicationException]
 
 
@@ -72,6 +76,7 @@ def _state(status: JobStatus) -> str:
 
 
 def overview(jobs: Iterable[JobOverview], now_ms: int) -> ApplicationsOverview:
+    """All applications."""
     return ApplicationsOverview(
         applications=[
             ApplicationRow(
@@ -87,6 +92,7 @@ def overview(jobs: Iterable[JobOverview], now_ms: int) -> ApplicationsOverview:
 
 
 def application(details: JobDetails, now_ms: int) -> Application:
+    """One application."""
     entered = dict.fromkeys(_ALL, 0)
     for status in JobStatus:
         name = _state(status)
@@ -102,6 +108,7 @@ def application(details: JobDetails, now_ms: int) -> Application:
 
 
 def application_exceptions(details: JobDetails) -> ApplicationExceptions:
+    """The failures of an application's job."""
     entries = [
         ApplicationException(
             exception_name=(entry.get("error") or {}).get("type", ""),

@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of a job: their history, one of them, and what each task did for it."""
+"""Checkpoints and savepoints of a job: their history, single ones, and the work of each task for them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from penstock_services.dispatcher.views.statistics import Summary, summary
 if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails, JobDetails, VertexDetails
 
-#: kind → Flink's type. An unaligned checkpoint is known by what its subtasks did.
+#: Kind → Flink's type. The reports of the subtasks tell whether a checkpoint is unaligned.
 _TYPES = {"savepoint": "SAVEPOINT", "stop": "SYNC_SAVEPOINT", "drain": "SYNC_SAVEPOINT"}
 
 
 class TaskCheckpoint(Shape, frozen=True, kw_only=True):
-    """What the subtasks of a vertex did for a checkpoint. Sizes in bytes, times in ms; -1 = not known yet.
-    ``persisted_data``: bytes in flight of an unaligned one."""
+    """The work of a vertex's subtasks for a checkpoint. Sizes are in bytes, times in ms; -1: not known yet.
+
+    ``persisted_data``: bytes in flight, if the checkpoint is unaligned.
+    """
 
     id: int
     status: str
@@ -35,8 +37,8 @@ class TaskCheckpoint(Shape, frozen=True, kw_only=True):
 
 
 class Checkpoint(TaskCheckpoint, frozen=True, kw_only=True):
-    """``className``: by it Flink's clients know a completed from a failed one. ``tasks``: by vertex, where one
-    checkpoint was asked for."""
+    """One checkpoint. ``className`` tells Flink's clients whether it is completed or failed. ``tasks``:
+    vertex id → its work, if one checkpoint was requested."""
 
     class_name: str = msgspec.field(name="className")
     is_savepoint: bool
@@ -48,13 +50,13 @@ class Checkpoint(TaskCheckpoint, frozen=True, kw_only=True):
     discarded: bool = False
     failure_timestamp: int | None
     failure_message: str | None
-    # Of ours. ``slowest``: what held it up most.
+    # Of ours. ``slowest``: the subtask that took longest.
     kind: str
     slowest: dict[str, Any] | None
 
 
 class RestoredCheckpoint(Shape, frozen=True, kw_only=True):
-    """``restore_timestamp``: when the attempt that was restored from it began, in ms."""
+    """The checkpoint from which the job was restored. ``restore_timestamp``: when that attempt began, in ms."""
 
     id: int
     restore_timestamp: int
@@ -63,7 +65,7 @@ class RestoredCheckpoint(Shape, frozen=True, kw_only=True):
 
 
 class LatestCheckpoints(Shape, frozen=True, kw_only=True):
-    """None: there is none of this kind."""
+    """The latest checkpoint of each kind; None if there is none."""
 
     completed: Checkpoint | None
     savepoint: Checkpoint | None
@@ -72,6 +74,8 @@ class LatestCheckpoints(Shape, frozen=True, kw_only=True):
 
 
 class CheckpointCounts(Shape, frozen=True, kw_only=True):
+    """How many checkpoints the job has had."""
+
     restored: int
     total: int
     in_progress: int
@@ -80,7 +84,7 @@ class CheckpointCounts(Shape, frozen=True, kw_only=True):
 
 
 class CheckpointSummary(Shape, frozen=True, kw_only=True):
-    """Over the completed ones of the history."""
+    """Statistics of the completed checkpoints in the history."""
 
     checkpointed_size: Summary
     state_size: Summary
@@ -91,7 +95,7 @@ class CheckpointSummary(Shape, frozen=True, kw_only=True):
 
 
 class CheckpointingStatistics(Shape, frozen=True, kw_only=True):
-    """``GET /jobs/{id}/checkpoints``. ``history``: the newest first."""
+    """``GET /jobs/{id}/checkpoints``. ``history``: newest first."""
 
     counts: CheckpointCounts
     summary: CheckpointSummary
@@ -100,13 +104,15 @@ class CheckpointingStatistics(Shape, frozen=True, kw_only=True):
 
 
 class TwoParts(Shape, frozen=True, kw_only=True):
-    """``sync``: while the task stands still; ``async``: beside its work. In ms."""
+    """Durations in ms. ``sync``: while the task stands still; ``async``: while it works."""
 
     sync: Summary
     async_: Summary = msgspec.field(name="async")
 
 
 class AlignmentSummary(Shape, frozen=True, kw_only=True):
+    """Statistics of the alignment: sizes in bytes, ``duration`` in ms."""
+
     buffered: Summary = Summary()
     processed: Summary = Summary()
     persisted: Summary
@@ -114,7 +120,7 @@ class AlignmentSummary(Shape, frozen=True, kw_only=True):
 
 
 class SubtasksSummary(Shape, frozen=True, kw_only=True):
-    """Over the subtasks of a vertex that have acknowledged the checkpoint."""
+    """Statistics of a vertex's subtasks that have acknowledged the checkpoint."""
 
     checkpointed_size: Summary
     state_size: Summary
@@ -125,11 +131,15 @@ class SubtasksSummary(Shape, frozen=True, kw_only=True):
 
 
 class SubtaskDurations(Shape, frozen=True, kw_only=True):
+    """Durations in ms; see ``TwoParts``."""
+
     sync: float
     async_: float = msgspec.field(name="async")
 
 
 class SubtaskAlignment(Shape, frozen=True, kw_only=True):
+    """The alignment of one subtask: sizes in bytes, ``duration`` in ms."""
+
     buffered: int = 0
     processed: int = 0
     persisted: int
@@ -137,14 +147,14 @@ class SubtaskAlignment(Shape, frozen=True, kw_only=True):
 
 
 class PendingSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="pending"):
-    """Has not acknowledged the checkpoint (yet)."""
+    """A subtask that has not acknowledged the checkpoint."""
 
     index: int
     status: str = "pending_or_failed"
 
 
 class CompletedSubtask(Shape, frozen=True, kw_only=True, tag_field="className", tag="completed"):
-    """Has acknowledged the checkpoint. Times in ms."""
+    """A subtask that has acknowledged the checkpoint. Sizes are in bytes, times in ms."""
 
     index: int
     status: str = "completed"
@@ -167,13 +177,15 @@ class TaskCheckpointDetails(TaskCheckpoint, frozen=True, kw_only=True):
 
 
 class Externalization(Shape, frozen=True, kw_only=True):
+    """Whether the last checkpoints stay when the job ends, and whether a cancellation deletes them."""
+
     enabled: bool
     delete_on_cancellation: bool
 
 
 class CheckpointConfig(Shape, frozen=True, kw_only=True):
-    """``GET /jobs/{id}/checkpoints/config``. Times in ms. Changes of state are not written between checkpoints,
-    so there is nothing to materialise: that interval is 0."""
+    """``GET /jobs/{id}/checkpoints/config``. Times are in ms. Changes of state are not written between
+    checkpoints, so the interval of materialization is 0."""
 
     mode: str
     interval: int
@@ -214,6 +226,7 @@ def _in_flight(details: CheckpointDetails) -> int:
 
 
 def checkpoint(details: CheckpointDetails, tasks: dict[str, TaskCheckpoint] | None = None) -> Checkpoint:
+    """One checkpoint. ``tasks``: vertex id → its work, if wanted."""
     last_ack = max((s["ack_ms"] for s in details.subtasks), default=details.trigger_timestamp_ms)
     slowest = details.slowest
     if slowest and "vertex_id" in slowest:
@@ -243,6 +256,7 @@ def checkpoint(details: CheckpointDetails, tasks: dict[str, TaskCheckpoint] | No
 
 
 def checkpoints(details: JobDetails) -> CheckpointingStatistics:
+    """The checkpoints of a job."""
     history = [checkpoint(c) for c in details.checkpoints]
     completed = [c for c in details.checkpoints if c.status == "COMPLETED"]
 
@@ -283,7 +297,7 @@ def _restored(details: JobDetails) -> RestoredCheckpoint | None:
 
 
 def checkpoint_details(job: JobDetails, found: CheckpointDetails) -> Checkpoint:
-    """One of them, with what each vertex did for it."""
+    """One checkpoint with the work of each vertex."""
     tasks = {vertex_id(v.id): TaskCheckpoint(**_of_vertex(v, found, _of(v, found))) for v in job.vertices}
     return checkpoint(found, tasks)
 
@@ -314,7 +328,7 @@ def _state_size(subtask: dict[str, Any]) -> int:
 
 
 def checkpoint_subtasks(vertex: VertexDetails, found: CheckpointDetails) -> TaskCheckpointDetails:
-    """What every subtask of a vertex did for the checkpoint, and which are missing."""
+    """The work of every subtask of a vertex for the checkpoint, and which subtasks are missing."""
     mine = _of(vertex, found)
     known = {s["subtask_index"]: s for s in mine}
 
@@ -355,6 +369,7 @@ def _of_subtask(known: dict[str, Any], found: CheckpointDetails) -> CompletedSub
 
 
 def checkpoint_config(job: JobDetails) -> CheckpointConfig:
+    """The configuration of a job's checkpoints."""
     config = job.config
     retention = keys.EXTERNALIZED_RETENTION.read(config)
     return CheckpointConfig(

@@ -1,4 +1,4 @@
-"""The cluster: its overview, what the dashboard needs, and the dispatcher's own process."""
+"""The cluster: its overview, the dashboard's configuration, and the dispatcher's own process."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ class Overview(Kebab, frozen=True, kw_only=True):
 
 
 class Features(Kebab, frozen=True, kw_only=True):
+    """What a dashboard may offer."""
+
     web_submit: bool = False
     web_cancel: bool = True
     web_rescale: bool = False
@@ -59,7 +61,8 @@ class DashboardConfig(Kebab, frozen=True, kw_only=True):
 
 
 class Interpreter(Shape, frozen=True, kw_only=True):
-    """Where Flink describes its Java: the Python that runs, the machine, and the interpreter's options."""
+    """The Python that runs, the machine's architecture, and the options of the interpreter, in the place of
+    Flink's Java."""
 
     version: str
     arch: str
@@ -67,14 +70,14 @@ class Interpreter(Shape, frozen=True, kw_only=True):
 
 
 class Environment(Shape, frozen=True, kw_only=True):
-    """``GET /jobmanager/environment``. ``classpath``: the folders that Python imports from."""
+    """``GET /jobmanager/environment``. ``classpath``: the folders from which Python imports."""
 
     jvm: Interpreter
     classpath: list[str]
 
 
 class LogEntry(Shape, frozen=True, kw_only=True):
-    """``size``: bytes. ``mtime``: ms."""
+    """One log file. ``size`` is in bytes, ``mtime`` in ms."""
 
     name: str
     size: int
@@ -82,16 +85,20 @@ class LogEntry(Shape, frozen=True, kw_only=True):
 
 
 class Logs(Shape, frozen=True, kw_only=True):
-    """``GET …/logs``: the one written to last at the end."""
+    """``GET …/logs``: the file that changed last is at the end."""
 
     logs: list[LogEntry]
 
 
 class LogUrl(Shape, frozen=True, kw_only=True):
+    """The address of a log."""
+
     url: str
 
 
 class ThreadInfo(Shape, frozen=True, kw_only=True, rename="camel"):
+    """One thread with its stack as text."""
+
     thread_name: str
     stringified_thread_info: str
 
@@ -103,7 +110,7 @@ class ThreadDump(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, version: str) -> Overview:
-    """``cluster``: None while no resource manager leads."""
+    """The overview. ``cluster``: None while no resource manager leads. ``version``: that of Penstock."""
     counts = Counter(job.status for job in jobs)
     return Overview(
         taskmanagers=len(cluster.taskmanagers) if cluster else 0,
@@ -119,7 +126,7 @@ def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, versi
 
 
 def environment() -> Environment:
-    """Of this process."""
+    """The environment of this process."""
     version = f"{platform.python_implementation()} {platform.python_version()}"
     options = [f"-X{name}={value}" for name, value in sorted(sys._xoptions.items())]
     return Environment(
@@ -129,11 +136,12 @@ def environment() -> Environment:
 
 
 def logs(files: Sequence[LogFile]) -> Logs:
+    """The list of log files."""
     return Logs(logs=[LogEntry(name=f.name, size=f.size, mtime=f.mtime_ms) for f in files])
 
 
 def thread_dump(stacks: Mapping[str, str]) -> ThreadDump:
-    """``stacks``: the thread's name → its frames as text."""
+    """``stacks``: name of the thread → its frames as text."""
     return ThreadDump(
         thread_infos=[
             ThreadInfo(thread_name=name, stringified_thread_info=text) for name, text in stacks.items()

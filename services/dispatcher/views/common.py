@@ -1,4 +1,4 @@
-"""What the shapes have in common: how fields are named, times, ids and states."""
+"""Common parts of all answers: names of fields, times, ids and states."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _VERTEX_STATE = (
     _E.FAILED, _E.CANCELING, _E.CANCELED, _E.DEPLOYING, _E.INITIALIZING, _E.SCHEDULED, _E.CREATED,
     _E.RUNNING, _E.FINISHED,
 )  # fmt: skip
-#: Share of back-pressured time → level, as Flink's.
+#: The shares of back-pressured time above which the level is high or low, as in Flink.
 HIGH, LOW = 0.5, 0.1
-#: Where a subtask runs that no task manager has.
+#: The place of a subtask that is on no task manager.
 UNASSIGNED = "(unassigned)"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, or a part of one, whose fields are called in JSON as they are here."""
+    """An answer, or a part of one, whose fields have the same names in JSON."""
 
 
 class Kebab(Shape, frozen=True, kw_only=True, rename="kebab"):
-    """Fields are called ``like-this``."""
+    """An answer whose fields have names ``like-this`` in JSON."""
 
 
 class Camel(Shape, frozen=True, kw_only=True, rename="camel"):
-    """Fields are called ``likeThis``."""
+    """An answer whose fields have names ``likeThis`` in JSON."""
 
 
 class Empty(Shape, frozen=True, kw_only=True):
-    """``{}``: the request was carried out, and there is nothing to say."""
+    """``{}``: the request was carried out, and there is nothing to report."""
 
 
 class Times(Kebab, frozen=True, kw_only=True):
-    """In ms; -1 = not yet."""
+    """Times in ms; -1: not yet."""
 
     start_time: int
     end_time: int
@@ -62,60 +62,62 @@ def times(start_ms: int | None, end_ms: int | None, now_ms: int) -> dict[str, An
 
 
 def vertex_id(of: str) -> str:
-    """The vertex's id as Flink's clients read it, of 32 hex digits. The vertices of a job on Spark have
-    names for ids, which are hashed."""
+    """The id of a vertex as 32 hex digits, as Flink's clients expect it. Vertices of a job on Spark have
+    names as ids, which are hashed."""
     return of if _ID.fullmatch(of) else hashlib.sha256(of.encode()).hexdigest()[:32]
 
 
 def attempt_number(attempt: int) -> int:
-    """Of an execution, counted from 0 as Flink does; Penstock counts from 1."""
+    """The number of an execution's attempt, counted from 0 as in Flink; Penstock counts from 1."""
     return max(0, attempt - 1)
 
 
 def first_ms(subtasks: Iterable[SubtaskDetails]) -> int | None:
-    """When the first of them was deployed."""
+    """When the first of the subtasks was deployed, in ms; None: not yet."""
     found = (s.timestamps.get(_E.DEPLOYING.value) for s in subtasks)
     return min((t for t in found if t is not None), default=None)
 
 
 def end_ms(subtask: SubtaskDetails) -> int | None:
+    """When the subtask ended, in ms; None: not yet."""
     return subtask.timestamps.get(subtask.state.value) if subtask.state.terminal else None
 
 
 def last_ms(subtasks: list[SubtaskDetails]) -> int | None:
-    """When the last of them ended; None while one has not."""
+    """When the last of the subtasks ended, in ms; None while one has not ended."""
     ends = [end_ms(s) for s in subtasks]
     return None if not ends or None in ends else max(e for e in ends if e is not None)
 
 
 def state_of(subtasks: Iterable[SubtaskDetails]) -> str:
-    """The state of a vertex, of its subtasks'."""
+    """The state of a vertex, derived from its subtasks."""
     states = {s.state for s in subtasks}
     return next((state.value for state in _VERTEX_STATE if state in states), _E.CREATED.value)
 
 
 def states_of(subtasks: Iterable[SubtaskDetails]) -> dict[str, int]:
-    """Every execution state → how many subtasks have it."""
+    """Every execution state → number of subtasks in it."""
     counts = Counter(s.state.value for s in subtasks)
     return {state.value: counts.get(state.value, 0) for state in ExecutionState}
 
 
 def state_times(subtask: SubtaskDetails) -> dict[str, int]:
-    """Every execution state → when the subtask came to it, in ms; 0 = it has not."""
+    """Every execution state → when the subtask entered it, in ms; 0: it has not."""
     return {state.value: subtask.timestamps.get(state.value, 0) for state in ExecutionState}
 
 
 def ratio(subtask: SubtaskDetails, what: str) -> float:
-    """Share of its time that it is ``busy``, ``idle`` or ``back_pressured``."""
+    """The share of time (0 to 1) in which the subtask is ``busy``, ``idle`` or ``back_pressured``."""
     return min(1.0, (subtask.metrics.get(f"{what}_ms_per_second") or 0.0) / 1000)
 
 
 def backpressure_level(share: float) -> str:
+    """The level for a share of back-pressured time."""
     return "high" if share > HIGH else "low" if share > LOW else "ok"
 
 
 def accumulated(subtasks: Iterable[SubtaskDetails]) -> dict[str, int]:
-    """The counters of the subtasks' operators, summed by name."""
+    """The counters of the subtasks' operators, added up by name."""
     found: Counter[str] = Counter()
     for subtask in subtasks:
         for operator in subtask.metrics.get("operators", ()):
@@ -124,5 +126,5 @@ def accumulated(subtasks: Iterable[SubtaskDetails]) -> dict[str, int]:
 
 
 def find_vertex(vertices: Iterable[VertexDetails], wanted: str) -> VertexDetails | None:
-    """By its own id, or by the one that REST answers."""
+    """The vertex with this id, or with this id in the form of ``vertex_id``; None if there is none."""
     return next((v for v in vertices if wanted in (v.id, vertex_id(v.id))), None)

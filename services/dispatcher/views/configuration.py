@@ -16,7 +16,7 @@ _SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "ac
 
 
 class ExecutionConfig(Kebab, frozen=True, kw_only=True):
-    """``user-config``: every option of the job."""
+    """The configuration of a job. ``user-config``: all its options."""
 
     restart_strategy: str
     job_parallelism: int
@@ -40,7 +40,7 @@ class Option(Shape, frozen=True, kw_only=True):
 
 
 def redacted(config: Mapping[str, str]) -> dict[str, str]:
-    """The options without secrets: those with a secret's key, and users and passwords in URLs."""
+    """The options with hidden secrets: values of keys that name a secret, and users and passwords in URLs."""
     return {
         k: HIDDEN if any(word in k.lower() for word in _SECRET) else without_credentials(v)
         for k, v in config.items()
@@ -48,10 +48,12 @@ def redacted(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def options(config: Mapping[str, str]) -> list[Option]:
+    """The options that are set, with hidden secrets."""
     return [Option(key=k, value=v) for k, v in sorted(redacted(config).items())]
 
 
 def job_config(details: JobDetails) -> JobConfig:
+    """The configuration of a job, with hidden secrets."""
     config = redacted(details.config)
     return JobConfig(
         jid=details.job_id,

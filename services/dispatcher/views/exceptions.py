@@ -1,4 +1,4 @@
-"""Why a job's attempts failed, newest first."""
+"""The failures of a job, newest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class ExceptionEntry(Camel, frozen=True, kw_only=True):
-    """``stacktrace``: the user's traceback first. ``endpoint`` is the task manager's id as well."""
+    """One failure. ``stacktrace``: the user's traceback comes first. ``timestamp``: ms. ``endpoint``: the id
+    of the task manager."""
 
     exception_name: str
     stacktrace: str
@@ -23,7 +24,7 @@ class ExceptionEntry(Camel, frozen=True, kw_only=True):
     endpoint: str | None
     task_manager_id: str | None
     concurrent_exceptions: list[ExceptionEntry]
-    # Of ours. ``attempt``: of the job. ``not_restarted``: why the job was given up.
+    # Of ours. ``attempt``: the job's. ``not_restarted``: why the job was not restarted.
     attempt: int | None
     operator: str | None
     record: Any
@@ -32,6 +33,8 @@ class ExceptionEntry(Camel, frozen=True, kw_only=True):
 
 
 class ExceptionHistory(Camel, frozen=True, kw_only=True):
+    """The newest failures. ``truncated``: there are more."""
+
     entries: list[ExceptionEntry]
     truncated: bool
 
@@ -40,14 +43,14 @@ class JobExceptions(Kebab, frozen=True, kw_only=True):
     """``GET /jobs/{id}/exceptions``"""
 
     exception_history: ExceptionHistory = msgspec.field(name="exceptionHistory")
-    # Of ours: the newest, as text and as data.
+    # Of ours: the newest failure as text and as data.
     root_exception: str | None
     root_error: dict[str, Any] | None
     timestamp: int | None
 
 
 def exceptions(details: JobDetails, limit: int, labels: dict[str, str] | None = None) -> JobExceptions:
-    """At most ``limit`` of those that have each of the ``labels``."""
+    """At most ``limit`` failures that have all of the ``labels``."""
     wanted = [
         e for e in map(_entry, details.exceptions) if (labels or {}).items() <= e.failure_labels.items()
     ]

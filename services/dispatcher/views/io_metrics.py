@@ -1,4 +1,4 @@
-"""Records, bytes and time of a vertex, of its subtasks on a task manager, or of one subtask."""
+"""Records, bytes and times of a vertex, of its subtasks on a task manager, or of one subtask."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Restore(Shape, frozen=True, kw_only=True):
-    """Bytes of the snapshots that subtasks are being restored from, those read, and of these the ones from
+    """The snapshots that subtasks are restoring, in bytes: all, those read so far, and of these the ones from
     local disks."""
 
     bytes: int
@@ -36,7 +36,7 @@ class IOMetrics(Kebab, frozen=True, kw_only=True):
     accumulated_backpressured_time: int
     accumulated_idle_time: int
     accumulated_busy_time: float
-    # Of ours. Ratios are the busiest subtask's; ``watermark``: the lowest, in ms.
+    # Of ours. Each ratio is the highest of a subtask; ``watermark``: the lowest one, in ms.
     read_records_per_second: float
     write_records_per_second: float
     busy_ratio: float
@@ -49,7 +49,7 @@ class IOMetrics(Kebab, frozen=True, kw_only=True):
 
 
 def io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
-    """Sums over the subtasks; of their ratios the highest."""
+    """The totals of the subtasks, and the highest of their ratios."""
 
     def total(name: str) -> float:
         return sum(s.metrics.get(name) or 0 for s in subtasks)
@@ -79,7 +79,7 @@ def io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
 
 
 def restoring(subtasks: Sequence[SubtaskDetails]) -> Restore | None:
-    """How far the subtasks that are being restored are; None: no subtask is."""
+    """The progress of the subtasks that restore their state; None if no subtask does."""
     busy = [s.metrics for s in subtasks if s.state is ExecutionState.INITIALIZING]
     known = [metrics for metrics in busy if metrics.get("restore_bytes")]
     if not known:

@@ -1,4 +1,4 @@
-"""Jobs: lists of them, and one with its vertices and its plan."""
+"""Jobs: lists of them, and single ones with their vertices and their plan."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ SCHEDULER = "Default"
 
 
 class JobIdWithStatus(Shape, frozen=True, kw_only=True):
+    """A job's id and status."""
+
     id: str
     status: str
 
@@ -43,7 +45,7 @@ class JobIds(Shape, frozen=True, kw_only=True):
 
 
 class JobRow(Times, frozen=True, kw_only=True):
-    """``tasks``: ``total`` and every execution state in lower case → number of subtasks."""
+    """One job in a list. ``tasks``: ``total`` and every execution state in lower case → number of subtasks."""
 
     jid: str
     name: str
@@ -53,7 +55,7 @@ class JobRow(Times, frozen=True, kw_only=True):
     pending_operators: int = 0
     job_type: str = msgspec.field(name="jobType", default="STREAMING")
     scheduler_type: str = msgspec.field(name="schedulerType", default=SCHEDULER)
-    # Of ours: of the job, counted from 1.
+    # Of ours: the attempt of the job, counted from 1.
     attempt: int
 
 
@@ -64,10 +66,12 @@ class JobsOverview(Shape, frozen=True, kw_only=True):
 
 
 def job_ids(jobs: Iterable[JobOverview]) -> JobIds:
+    """The ids of all jobs."""
     return JobIds(jobs=[JobIdWithStatus(id=j.job_id, status=j.status.value) for j in jobs])
 
 
 def job_row(job: JobOverview, now_ms: int) -> JobRow:
+    """The row of one job."""
     counts = {state.value.lower(): job.tasks.get(state.value, 0) for state in ExecutionState}
     return JobRow(
         jid=job.job_id,
@@ -82,6 +86,7 @@ def job_row(job: JobOverview, now_ms: int) -> JobRow:
 
 
 def jobs_overview(jobs: Iterable[JobOverview], now_ms: int) -> JobsOverview:
+    """The rows of all jobs."""
     return JobsOverview(jobs=[job_row(job, now_ms) for job in jobs])
 
 
@@ -89,7 +94,7 @@ def jobs_overview(jobs: Iterable[JobOverview], now_ms: int) -> JobsOverview:
 
 
 class PlanInput(Shape, frozen=True, kw_only=True):
-    """``id``: of the vertex that it comes from. ``tag``, ours: of a side output."""
+    """One input of a vertex. ``id``: the vertex from which it comes. ``tag``, ours: the side output."""
 
     num: int
     id: str
@@ -99,6 +104,8 @@ class PlanInput(Shape, frozen=True, kw_only=True):
 
 
 class PlanNode(Shape, frozen=True, kw_only=True):
+    """One vertex of a plan."""
+
     id: str
     parallelism: int
     operator: str = ""
@@ -109,7 +116,7 @@ class PlanNode(Shape, frozen=True, kw_only=True):
 
 
 class Plan(Shape, frozen=True, kw_only=True):
-    """``text``, ours: the plan as EXPLAIN shows it."""
+    """The plan of a job. ``text``, ours: the plan as EXPLAIN shows it."""
 
     jid: str
     name: str
@@ -125,6 +132,7 @@ class JobPlan(Shape, frozen=True, kw_only=True):
 
 
 def plan(details: JobDetails) -> Plan:
+    """The plan of a job."""
     return Plan(
         jid=details.job_id,
         name=details.name,
@@ -155,7 +163,7 @@ def plan(details: JobDetails) -> Plan:
 
 
 class JobVertex(Times, frozen=True, kw_only=True):
-    """``tasks``: every execution state → number of subtasks."""
+    """One vertex of a job. ``tasks``: every execution state → number of subtasks."""
 
     id: str
     slot_sharing_group_id: str = msgspec.field(name="slotSharingGroupId")
@@ -165,7 +173,7 @@ class JobVertex(Times, frozen=True, kw_only=True):
     status: str
     tasks: dict[str, int]
     metrics: IOMetrics
-    # Of ours: {uid, name, kind} of each.
+    # Of ours: {uid, name, kind} of each operator.
     operators: list[dict[str, Any]]
 
 
@@ -206,6 +214,7 @@ class JobState(Shape, frozen=True, kw_only=True):
 
 
 def job(details: JobDetails, now_ms: int) -> Job:
+    """One job."""
     counts = Counter(state_of(v.subtasks) for v in details.vertices)
     return Job(
         jid=details.job_id,
@@ -263,7 +272,7 @@ _SPARK_METRICS = {
 
 
 def spark_progress(vertices: Iterable[VertexDetails]) -> dict[str, int] | None:
-    """What Spark runs for the job, over all its queries; None if it runs none."""
+    """The progress of Spark for the job, over all its queries; None if Spark runs none."""
     gauges = [
         operator.get("gauges", {})
         for details in vertices

@@ -1,4 +1,4 @@
-"""Metrics by name: of a job, a vertex, a subtask and a task manager; as they are, and aggregated."""
+"""Metrics by name: of a job, a vertex, a subtask or a task manager; single values, and aggregated ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class Metric(Shape, frozen=True, kw_only=True, omit_defaults=True):
-    """``value`` is left out where only names were asked for."""
+    """One metric. Without ``value`` if only names were requested."""
 
     id: str
     value: str | None = None
 
 
 class AggregatedMetric(Shape, frozen=True, kw_only=True, omit_defaults=True):
-    """Those aggregations that were asked for. ``skew``: mean distance from the mean, in percent of it."""
+    """The requested aggregations of a metric. ``skew``: the mean distance from the mean, in percent of the
+    mean."""
 
     id: str
     min: float | None = None
@@ -43,6 +44,7 @@ def _skew(values: Sequence[float]) -> float:
     return min(100.0, 100 * distance / abs(mean))
 
 
+#: Name → function of at least one value.
 AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
@@ -95,12 +97,13 @@ def vertex_values(details: VertexDetails) -> dict[str, Any]:
 
 
 def watermarks(details: VertexDetails) -> list[Metric]:
-    """In ms, as Flink's; subtasks without a watermark are left out."""
+    """The input watermarks in ms, as in Flink. Subtasks without a watermark are left out."""
     found = ((s.subtask_index, s.metrics.get("input_watermark")) for s in details.subtasks)
     return [Metric(id=f"{i}.currentInputWatermark", value=str(w // 1000)) for i, w in found if w is not None]
 
 
 def job_values(details: JobDetails, now_ms: int) -> dict[str, Any]:
+    """Name → value of a job's metrics. Durations are in ms, sizes in bytes; -1: no checkpoint yet."""
     counts = details.checkpoint_counts
     last = next((c for c in details.checkpoints if c.status == "COMPLETED"), None)
     return {
@@ -116,7 +119,7 @@ def job_values(details: JobDetails, now_ms: int) -> dict[str, Any]:
 
 
 def _uptime(details: JobDetails, now_ms: int) -> int:
-    """As Flink's: how long it has run without interruption; 0 while it does not run, -1 when it is over."""
+    """For how many ms the job has run without interruption; 0 while it does not run, -1 when it has ended."""
     if details.end_ms is not None:
         return -1
     running = JobStatus.RUNNING
@@ -125,7 +128,7 @@ def _uptime(details: JobDetails, now_ms: int) -> int:
 
 
 def cluster_values(jobs: Iterable[JobDetails], cluster: ClusterOverview | None) -> dict[str, Any]:
-    """Those of the whole cluster; without a leading resource manager only the jobs'."""
+    """Name → value of the cluster's metrics. Without a leading resource manager only those about jobs."""
     values: dict[str, Any] = {"numRunningJobs": sum(job.status is JobStatus.RUNNING for job in jobs)}
     if cluster is not None:
         values |= {
@@ -137,7 +140,7 @@ def cluster_values(jobs: Iterable[JobDetails], cluster: ClusterOverview | None) 
 
 
 def taskmanager_values(details: TaskManagerDetails) -> dict[str, Any]:
-    """Of its slots' processes and, where they are known, of the machine."""
+    """Name → value of a task manager's metrics: its slot processes and, if they are known, the machine."""
     reported = [slot.details for slot in details.slots]
     values: dict[str, Any] = {
         "Status.Slots.Total": len(details.slots),
@@ -155,8 +158,8 @@ def taskmanager_values(details: TaskManagerDetails) -> dict[str, Any]:
 
 
 def wanted_names(text: str, known: Iterable[str]) -> list[str]:
-    """The known names in a list with commas. An operator's name, and so a metric's, may have commas too: at
-    each place the longest known name counts."""
+    """The known names in a list separated by commas. The name of an operator, and so of a metric, may contain
+    commas: the longest known name is taken at each place."""
     names = set(known)
     longest = 1 + max((name.count(",") for name in names), default=0)
     parts = text.split(",")
@@ -171,7 +174,8 @@ def wanted_names(text: str, known: Iterable[str]) -> list[str]:
 
 
 def metric_list(values: Mapping[str, Any], wanted: str | None) -> list[Metric]:
-    """Metric names, or (``?get=a,b``) names with values. A metric without a value is left out."""
+    """The names of metrics, or, with ``wanted`` (``?get=a,b``), those metrics with values. A metric without a
+    value is left out."""
     if wanted is None:
         return [Metric(id=name) for name in values]
     known = {name: value for name, value in values.items() if value is not None}
@@ -181,8 +185,8 @@ def metric_list(values: Mapping[str, Any], wanted: str | None) -> list[Metric]:
 def aggregated(
     each: Sequence[Mapping[str, Any]], wanted: str | None, aggregations: str | None
 ) -> list[AggregatedMetric]:
-    """Over what is measured in several places: names, or (``?get=a,b``) names with ``?agg=min,max`` of their
-    values; without ``agg`` all of them. SpecError for an unknown aggregation."""
+    """Aggregations over several places: the names, or, with ``wanted`` (``?get=a,b``), the aggregations of
+    those metrics (``?agg=min,max``; without it all). Raises SpecError for an unknown aggregation."""
     values: dict[str, list[float]] = {}
     for place in each:
         for name, value in place.items():

@@ -1,4 +1,5 @@
-"""Work that is asked for by one request, and whose outcome another one asks: savepoints, checkpoints, disposals."""
+"""Operations that one request starts and another one asks for the outcome: savepoints, checkpoints and
+disposals."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TriggerCheckpoint(Camel, frozen=True, kw_only=True):
-    """``checkpointType``: CONFIGURED | INCREMENTAL | FULL"""
+    """``checkpointType``: CONFIGURED, INCREMENTAL or FULL."""
 
     checkpoint_type: str = "CONFIGURED"
     trigger_id: str | None = None
@@ -33,7 +34,7 @@ class TriggerSavepoint(Kebab, frozen=True, kw_only=True):
 
 
 class StopWithSavepoint(Camel, frozen=True, kw_only=True):
-    """``drain``: event time comes to its end first."""
+    """``drain``: the highest watermark is sent first."""
 
     target_directory: str | None = None
     drain: bool = False
@@ -42,6 +43,8 @@ class StopWithSavepoint(Camel, frozen=True, kw_only=True):
 
 
 class DisposeSavepoint(Kebab, frozen=True, kw_only=True):
+    """Delete the savepoint at this path."""
+
     savepoint_path: str
 
 
@@ -49,13 +52,13 @@ class DisposeSavepoint(Kebab, frozen=True, kw_only=True):
 
 
 class Triggered(Kebab, frozen=True, kw_only=True):
-    """``request-id``: asks for the outcome."""
+    """``request-id``: with it the outcome is requested."""
 
     request_id: str
 
 
 class Outcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """``location``: of a savepoint, a URL. A failure stands under both names that Flink has for it."""
+    """``location``: the URL of a savepoint. A failure is given under both names that Flink has for it."""
 
     location: str | None = None
     checkpoint_id: int | None = msgspec.field(name="checkpointId", default=None)
@@ -66,7 +69,7 @@ class Outcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Progress(Shape, frozen=True, kw_only=True):
-    """Subtasks that acknowledged, of how many; bytes written."""
+    """How many of the subtasks have acknowledged, and how many bytes they have written."""
 
     acknowledged: int
     total: int
@@ -74,7 +77,7 @@ class Progress(Shape, frozen=True, kw_only=True):
 
 
 class Operation(Shape, frozen=True, kw_only=True):
-    """``operation``: once it is completed."""
+    """``operation``: the outcome, once the operation has ended."""
 
     status: StatusId
     operation: Outcome | None
@@ -83,6 +86,7 @@ class Operation(Shape, frozen=True, kw_only=True):
 
 
 def of_checkpoint(found: CheckpointDetails, location: str | None) -> Operation:
+    """The operation of a checkpoint or savepoint. ``location``: its URL."""
     progress = Progress(acknowledged=found.acknowledged, total=found.total, size=found.size_bytes)
     if found.status == "IN_PROGRESS":
         return Operation(status=IN_PROGRESS, operation=None, progress=progress)
@@ -93,9 +97,11 @@ def of_checkpoint(found: CheckpointDetails, location: str | None) -> Operation:
 
 
 def failed(cause: Failure, progress: Progress | None = None) -> Operation:
+    """An operation that has failed."""
     outcome = Outcome(failure_cause=cause, failure_cause_=cause)
     return Operation(status=COMPLETED, operation=outcome, progress=progress)
 
 
 def disposed(warning: str | None) -> Operation:
+    """A savepoint that was deleted. ``warning``: why it was deleted without its manifest; None otherwise."""
     return Operation(status=COMPLETED, operation=Outcome(warning=warning))

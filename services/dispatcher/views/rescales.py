@@ -1,5 +1,4 @@
-"""The parallelism of a running job, which is fixed: bounds that are equal, and a history of changes that is
-empty."""
+"""The parallelism of a running job. It is fixed, so its bounds are equal and the history of changes is empty."""
 
 from __future__ import annotations
 
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class RescaleCounts(Camel, frozen=True, kw_only=True):
+    """How often the job was rescaled: never."""
+
     ignored: int = 0
     in_progress: int = 0
     completed: int = 0
@@ -20,7 +21,7 @@ class RescaleCounts(Camel, frozen=True, kw_only=True):
 
 
 class LatestRescales(Camel, frozen=True, kw_only=True):
-    """None: there is none."""
+    """The latest changes: none."""
 
     completed: None = None
     failed: None = None
@@ -59,16 +60,20 @@ class RescaleConfig(Camel, frozen=True, kw_only=True):
 
 
 class ParallelismBounds(Camel, frozen=True, kw_only=True):
+    """The lowest and the highest parallelism."""
+
     lower_bound: int
     upper_bound: int
 
 
 class VertexRequirements(Shape, frozen=True, kw_only=True):
+    """The bounds of one vertex."""
+
     parallelism: ParallelismBounds
 
 
 def requirements(details: JobDetails) -> dict[str, VertexRequirements]:
-    """Vertex → its bounds."""
+    """Vertex id → its bounds."""
     return {
         vertex_id(v.id): VertexRequirements(
             parallelism=ParallelismBounds(lower_bound=v.parallelism, upper_bound=v.parallelism)

@@ -1,4 +1,4 @@
-"""What a job came to: its accumulators and its outcome."""
+"""The result of a job: its accumulators and its outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Accumulator(Shape, frozen=True, kw_only=True):
 
 
 class JobAccumulators(Kebab, frozen=True, kw_only=True):
-    """``GET /jobs/{id}/accumulators``. The serialized ones, which are Java objects, are none here."""
+    """``GET /jobs/{id}/accumulators``. There are no serialized ones, because these are Java objects."""
 
     job_accumulators: list[Accumulator] = []
     user_task_accumulators: list[Accumulator]
@@ -33,7 +33,7 @@ class JobAccumulators(Kebab, frozen=True, kw_only=True):
 
 
 class StatusId(Shape, frozen=True, kw_only=True):
-    """``id``: IN_PROGRESS | COMPLETED"""
+    """``id``: IN_PROGRESS or COMPLETED."""
 
     id: str
 
@@ -42,7 +42,7 @@ IN_PROGRESS, COMPLETED = StatusId(id="IN_PROGRESS"), StatusId(id="COMPLETED")
 
 
 class JobResult(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """``application-status``: SUCCEEDED | FAILED | CANCELED. ``net-runtime``: ms."""
+    """``application-status``: SUCCEEDED, FAILED or CANCELED. ``net-runtime``: ms."""
 
     id: str
     application_status: str
@@ -59,6 +59,7 @@ class ExecutionResult(Kebab, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def accumulators_of(subtasks: Iterable[SubtaskDetails]) -> list[Accumulator]:
+    """The accumulators of subtasks, sorted by name."""
     return [
         Accumulator(name=name, type="LongCounter", value=str(value))
         for name, value in sorted(accumulated(subtasks).items())
@@ -66,11 +67,13 @@ def accumulators_of(subtasks: Iterable[SubtaskDetails]) -> list[Accumulator]:
 
 
 def job_accumulators(details: JobDetails) -> JobAccumulators:
+    """The accumulators of a job."""
     subtasks = (subtask for vertex in details.vertices for subtask in vertex.subtasks)
     return JobAccumulators(user_task_accumulators=accumulators_of(subtasks))
 
 
 def execution_result(details: JobDetails) -> ExecutionResult:
+    """The outcome of a job."""
     if not details.status.globally_terminal:
         return ExecutionResult(status=IN_PROGRESS)
     cause = None

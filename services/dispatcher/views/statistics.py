@@ -1,4 +1,4 @@
-"""Figures about several numbers: of checkpoints, and of subtasks."""
+"""Statistics of several numbers, for checkpoints and for subtasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Summary(Shape, frozen=True, kw_only=True):
-    """All are 0 when there is no number yet."""
+    """Statistics for checkpoints. All are 0 without numbers."""
 
     min: int = 0
     max: int = 0
@@ -24,7 +24,7 @@ class Summary(Shape, frozen=True, kw_only=True):
 
 
 class Spread(Shape, frozen=True, kw_only=True):
-    """All are 0 when there is no number yet."""
+    """Statistics for subtasks. All are 0 without numbers."""
 
     min: int = 0
     max: int = 0
@@ -37,8 +37,8 @@ class Spread(Shape, frozen=True, kw_only=True):
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Of numbers in ascending order, at least one. Between two numbers it is interpolated at the position
-    ``share * (n + 1)``, as Flink does."""
+    """The percentile ``share`` (0 to 1) of at least one number in ascending order. It is interpolated at the
+    position ``share * (n + 1)``, as in Flink."""
     position = share * (len(ordered) + 1)
     below = int(position)
     if below < 1:
@@ -49,6 +49,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def summary(values: Sequence[float]) -> Summary:
+    """The ``Summary`` of some numbers."""
     if not values:
         return Summary()
     ordered = sorted(values)
@@ -65,6 +66,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def spread(values: Sequence[float]) -> Spread:
+    """The ``Spread`` of some numbers."""
     if not values:
         return Spread()
     ordered = sorted(values)

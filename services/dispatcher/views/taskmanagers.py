@@ -1,7 +1,7 @@
 """Task managers, their slots and their resources.
 
-A slot is a process without a share of memory or CPU of its own, and nothing of a task manager is a Java heap.
-Sizes that would describe such shares are 0; what is measured stands in ``hardware`` and ``details``.
+A slot is a process without a share of memory or CPU, and a task manager has no Java heap. Sizes that would
+describe such shares are 0; what is measured is in ``hardware`` and ``details``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Resource(Camel, frozen=True, kw_only=True):
-    """MiB, as Flink gives them."""
+    """Sizes are in MiB, as in Flink."""
 
     cpu_cores: float = 0.0
     task_heap_memory: int = 0
@@ -29,7 +29,7 @@ class Resource(Camel, frozen=True, kw_only=True):
 
 
 class Hardware(Camel, frozen=True, kw_only=True):
-    """Bytes; 0 = not reported."""
+    """Sizes are in bytes; 0: not reported."""
 
     cpu_cores: int
     physical_memory: int
@@ -38,7 +38,7 @@ class Hardware(Camel, frozen=True, kw_only=True):
 
 
 class MemoryConfiguration(Camel, frozen=True, kw_only=True):
-    """Bytes. Python has none of these pools."""
+    """Sizes are in bytes. Python has none of these pools."""
 
     framework_heap: int = 0
     task_heap: int = 0
@@ -53,13 +53,16 @@ class MemoryConfiguration(Camel, frozen=True, kw_only=True):
 
 
 class GarbageCollector(Camel, frozen=True, kw_only=True):
+    """One garbage collector. ``time``: ms."""
+
     name: str
     count: int
     time: int
 
 
 class ProcessMetrics(Camel, frozen=True, kw_only=True):
-    """``heapUsed``, ``heapCommitted``: resident bytes of the slots' processes. Python has no other pools."""
+    """``heapUsed`` and ``heapCommitted``: resident bytes of the slot processes. Python has none of the other
+    pools."""
 
     heap_used: int
     heap_committed: int
@@ -83,7 +86,7 @@ class ProcessMetrics(Camel, frozen=True, kw_only=True):
 
 
 class AllocatedSlot(Camel, frozen=True, kw_only=True):
-    """``assignedTasks``: 1 for a slot with a process."""
+    """A slot of a job. ``assignedTasks``: 1 if the slot has a process."""
 
     job_id: str
     resource: Resource = Resource()
@@ -91,7 +94,8 @@ class AllocatedSlot(Camel, frozen=True, kw_only=True):
 
 
 class TaskManager(Camel, frozen=True, kw_only=True):
-    """One of ``GET /taskmanagers``. ``timeSinceLastHeartbeat``: when it was heard last, in ms, as Flink's."""
+    """One of ``GET /taskmanagers``. ``timeSinceLastHeartbeat``: when the last heartbeat came, in ms since
+    1970, as in Flink."""
 
     id: str
     path: str
@@ -127,10 +131,12 @@ class TaskManagers(Camel, frozen=True, kw_only=True):
 
 
 def taskmanagers(cluster: ClusterOverview) -> TaskManagers:
+    """All task managers."""
     return TaskManagers(taskmanagers=[TaskManager(**_fields(m)) for m in cluster.taskmanagers])
 
 
 def taskmanager(details: TaskManagerDetails) -> TaskManagerDetailsInfo:
+    """One task manager."""
     rss_bytes = sum(slot.details.get("rss_bytes") or 0 for slot in details.slots)
     return TaskManagerDetailsInfo(
         **_fields(details),

@@ -1,7 +1,7 @@
-"""Causes of failures for Flink's clients, which read them as a serialized Java object.
+"""Causes of failures for Flink's clients, which read them as serialized Java objects.
 
-The object is a ``SerializedThrowable`` with a message and a text of its traceback, in Java's serialization
-stream protocol (version 5). It names no class that a client does not have.
+The object is a ``SerializedThrowable`` with a message and a traceback as text, in Java's serialization
+stream protocol (version 5). It names only classes that every client has.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _HEAD = b"\xac\xed\x00\x05"
 _NULL, _CLASS, _OBJECT, _STRING, _ARRAY, _BLOCK_END, _LONG_STRING = (
     b"\x70", b"\x72", b"\x73", b"\x74", b"\x75", b"\x78", b"\x7c",
 )  # fmt: skip
-#: Flags of a class: serializable, and one whose object ends with what it wrote itself (nothing).
+#: Flags of a class: serializable; and the same for a class whose objects write data of their own at the end (here none).
 _SERIALIZABLE, _WRITES = 2, 3
 _TEXT = "Ljava/lang/String;"
 
 
 class Failure(Kebab, frozen=True, kw_only=True):
-    """``class``: of the error. ``stack-trace``: the error as text. ``serialized-throwable``: the same for
-    Java."""
+    """``class``: that of the error. ``stack-trace``: the error as text. ``serialized-throwable``: the same
+    for Java."""
 
     class_: str = msgspec.field(name="class")
     stack_trace: str
@@ -35,20 +35,20 @@ class Failure(Kebab, frozen=True, kw_only=True):
 
 
 def failure(kind: str, text: str, error: dict[str, Any] | None = None) -> Failure:
-    """``kind``: the error's class or code; ``text``: what it says."""
+    """``kind``: the class or the code of the error; ``text``: its text."""
     return Failure(class_=kind, stack_trace=text, serialized_throwable=serialized(kind, text), error=error)
 
 
 def serialized(kind: str, text: str) -> bytes:
-    """A ``SerializedThrowable`` whose message is the text."""
-    # An object without the original exception: the client goes on with the text.
+    """A ``SerializedThrowable`` whose message is ``text``."""
+    # The object does not contain the original exception, so the client uses the text.
     nothing = _ARRAY + _class("[B", -5984413125824719648, _SERIALIZABLE, ()) + struct.pack(">i", 0)
     values = (_string(text), _string(kind), nothing)
     return _HEAD + _OBJECT + _throwable_class() + _throwable_values(text) + b"".join(values)
 
 
 def _throwable_values(message: str) -> bytes:
-    """Of ``Throwable``: cause, message, stack trace, suppressed exceptions."""
+    """The fields of ``Throwable``: cause, message, stack trace, suppressed exceptions."""
     frames = _ARRAY + _class("[Ljava.lang.StackTraceElement;", 163864874655228473, _SERIALIZABLE, ())
     none = _OBJECT + _class("java.util.Collections$EmptyList", 8842843931221139166, _SERIALIZABLE, ())
     return _NULL + _string(message) + frames + struct.pack(">i", 0) + none + _BLOCK_END
@@ -99,7 +99,8 @@ def _string(text: str) -> bytes:
 
 
 def modified_utf8(text: str) -> bytes:
-    """Java's: NUL is two bytes, and a character beyond U+FFFF is its two surrogates of three bytes each."""
+    """The text in Java's modified UTF-8: NUL is two bytes, and a character above U+FFFF is two surrogates of
+    three bytes each."""
     out = bytearray()
     for char in text:
         code = ord(char)

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import SubtaskDetails, VertexDetails
 
-#: States in which an execution spends time before it has ended, in their order.
+#: The states of an execution before its end, in their order.
 _LASTING = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "CANCELING")
 _TOTALS = ("read_bytes", "write_bytes", "read_records", "write_records")
 
 
 class Aggregated(Kebab, frozen=True, kw_only=True):
-    """Over the subtasks: each metric, and the ms spent in each state."""
+    """Statistics over the subtasks, for each metric and for the ms spent in each state."""
 
     metrics: dict[str, Spread]
     status_duration: dict[str, Spread]
 
 
 class Subtask(Times, frozen=True, kw_only=True):
-    """``attempt``: counted from 0. ``status-duration``: ms spent in each state; -1 = it was never in it."""
+    """One subtask. ``attempt``: counted from 0. ``status-duration``: ms spent in each state; -1: never in it."""
 
     subtask: int
     status: str
@@ -78,7 +78,8 @@ class Vertex(Shape, frozen=True, kw_only=True):
 
 
 class SubtaskTimes(Shape, frozen=True, kw_only=True):
-    """``timestamps``: every state → when the subtask came to it, in ms; 0 = it has not."""
+    """The times of one subtask. ``timestamps``: every state → when the subtask entered it, in ms; 0: it has
+    not."""
 
     subtask: int
     endpoint: str
@@ -98,7 +99,7 @@ class VertexTimes(Shape, frozen=True, kw_only=True):
 
 
 class VertexOnTaskManager(Times, frozen=True, kw_only=True):
-    """The subtasks that run on one task manager."""
+    """The subtasks of a vertex on one task manager."""
 
     endpoint: str
     status: str
@@ -120,7 +121,7 @@ class VertexTaskManagers(Shape, frozen=True, kw_only=True):
 
 
 class SubtaskBackPressure(Kebab, frozen=True, kw_only=True):
-    """Shares of the last interval."""
+    """Shares (0 to 1) of the last interval."""
 
     subtask: int
     attempt_number: int
@@ -150,7 +151,7 @@ class VertexAccumulators(Kebab, frozen=True, kw_only=True):
 
 
 class SubtaskAccumulators(Kebab, frozen=True, kw_only=True):
-    """One subtask's, among those of its vertex."""
+    """The accumulators of one subtask of a vertex."""
 
     subtask: int
     attempt: int
@@ -167,7 +168,7 @@ class SubtasksAccumulators(Shape, frozen=True, kw_only=True):
 
 
 class AttemptAccumulators(Kebab, frozen=True, kw_only=True):
-    """``GET …/subtasks/{index}/attempts/{attempt}/accumulators``. ``id``: of the execution."""
+    """``GET …/subtasks/{index}/attempts/{attempt}/accumulators``. ``id``: that of the execution."""
 
     subtask: int
     attempt: int
@@ -180,7 +181,7 @@ def _place(subtask: SubtaskDetails) -> str:
 
 
 def status_durations(subtask: SubtaskDetails, now_ms: int) -> dict[str, int]:
-    """Ms spent in each state so far; -1 = it was never in it."""
+    """State → ms spent in it so far; -1: never in it."""
     entered = sorted((at, state) for state, at in subtask.timestamps.items() if at)
     found = dict.fromkeys(_LASTING, -1)
     for i, (at, state) in enumerate(entered):
@@ -201,6 +202,7 @@ def _aggregated(subtasks: Sequence[SubtaskDetails], now_ms: int) -> Aggregated:
 
 
 def subtask(details: SubtaskDetails, now_ms: int) -> Subtask:
+    """One subtask."""
     began = first_ms([details])
     return Subtask(
         subtask=details.subtask_index,
@@ -219,6 +221,7 @@ def subtask(details: SubtaskDetails, now_ms: int) -> Subtask:
 
 
 def vertex(details: VertexDetails, now_ms: int) -> Vertex:
+    """One vertex with its subtasks."""
     return Vertex(
         id=vertex_id(details.id),
         name=details.name,
@@ -233,6 +236,7 @@ def vertex(details: VertexDetails, now_ms: int) -> Vertex:
 
 
 def subtask_times(details: VertexDetails, now_ms: int) -> VertexTimes:
+    """The times of a vertex's subtasks."""
     return VertexTimes(
         id=vertex_id(details.id),
         name=details.name,
@@ -251,6 +255,7 @@ def subtask_times(details: VertexDetails, now_ms: int) -> VertexTimes:
 
 
 def taskmanagers(details: VertexDetails, now_ms: int) -> VertexTaskManagers:
+    """The subtasks of a vertex by task manager."""
     by_manager: dict[str, list[SubtaskDetails]] = {}
     for one in details.subtasks:
         by_manager.setdefault(_place(one), []).append(one)
@@ -275,6 +280,7 @@ def taskmanagers(details: VertexDetails, now_ms: int) -> VertexTaskManagers:
 
 
 def backpressure(details: VertexDetails, now_ms: int) -> VertexBackPressure:
+    """The back-pressure of a vertex's subtasks."""
     ratios = [ratio(s, "back_pressured") for s in details.subtasks]
     level = backpressure_level(max(ratios, default=0.0))
     return VertexBackPressure(
@@ -297,10 +303,12 @@ def backpressure(details: VertexDetails, now_ms: int) -> VertexBackPressure:
 
 
 def vertex_accumulators(details: VertexDetails) -> VertexAccumulators:
+    """The accumulators of a vertex."""
     return VertexAccumulators(id=vertex_id(details.id), user_accumulators=accumulators_of(details.subtasks))
 
 
 def subtasks_accumulators(details: VertexDetails) -> SubtasksAccumulators:
+    """The accumulators of a vertex by subtask."""
     return SubtasksAccumulators(
         id=vertex_id(details.id),
         parallelism=details.parallelism,
@@ -317,6 +325,7 @@ def subtasks_accumulators(details: VertexDetails) -> SubtasksAccumulators:
 
 
 def attempt_accumulators(details: SubtaskDetails) -> AttemptAccumulators:
+    """The accumulators of one attempt of a subtask."""
     return AttemptAccumulators(
         subtask=details.subtask_index,
         attempt=attempt_number(details.attempt),
