@@ -63,7 +63,8 @@ class Actor:
         self.core = core
         self._perform = perform
         self._clock = clock
-        #: The core's time. It never goes back, so that no wait becomes longer when the wall clock is set back.
+        #: The core's time. It never goes back, so that no wait becomes longer when the wall clock is set
+        #: back.
         self._steady = SteadyClock(clock.now_ms, clock.monotonic_ms)
         self._mailbox: asyncio.Queue[Any] = asyncio.Queue(mailbox)
         self._tick_ms = tick_ms

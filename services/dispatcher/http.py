@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.rest")
 
-#: The size limit of a body. A job graph may hold data (VALUES) and pickled functions; larger data belongs into files.
+#: The size limit of a body. A job graph may hold data (VALUES) and pickled functions; larger data belongs
+#: into files.
 MAX_BODY_BYTES = 32 * 1024 * 1024
 #: Seconds within which the next part of the body, and the whole body, must arrive.
 BODY_PAUSE_S, BODY_S = 10.0, 60.0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Submitted(Shape, frozen=True, kw_only=True):
-    """``created``: False when the job of this id existed already."""
+    """An accepted job. ``created``: False if a job with this id already existed."""
 
     job_url: str = msgspec.field(name="jobUrl")
     # Of ours.
@@ -39,8 +39,8 @@ class Submitted(Shape, frozen=True, kw_only=True):
 
 
 class ClientAlive(Shape, frozen=True, kw_only=True):
-    """The body of a heartbeat. The expiry is not read: the job's own ``client.heartbeat.timeout`` counts, by its
-    master's clock."""
+    """The body of a heartbeat. The expiry in it is not read: the job's ``client.heartbeat.timeout`` counts,
+    by the clock of its master."""
 
     expired_timestamp: int = msgspec.field(name="expiredTimestamp", default=0)
 
@@ -143,7 +143,8 @@ class JobApi:
         return Empty()
 
     async def _cancel_by_get(self, request: Request) -> Empty:
-        """A page of another site can make a browser GET what it likes; the browser says so."""
+        """Cancels a job by GET. A page of another site can make a browser send any GET, so requests that the
+        browser marks as such are refused."""
         sender = request.headers.get("sec-fetch-site", "none")
         if sender not in ("none", "same-origin"):
             raise ForbiddenError(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 30_000
 MAX_CHUNKS = 64
 MAX_BYTES = 8 * 1024 * 1024
-#: How many chunks that the reader has are kept (some 16 M rows), so that the results of a bounded query can be fetched again.
-#: Older chunks of an endless query are deleted.
+#: How many chunks that the reader has are kept (some 16 M rows), so that the results of a bounded query can
+#: be fetched again. Older chunks of an endless query are deleted.
 KEPT_CHUNKS = 1_024
 _CHUNK = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
@@ -45,7 +45,8 @@ class Results:
             raise SpecError(
                 "not a chunk of this job", expected=f"a key below {prefix}", got=repr(after), where="after"
             )
-        # The status is read before the chunks, so that the list has everything that was written until the end.
+        # The status is read before the chunks, so that the list has everything that was written until the
+        # end.
         status = (await self._directory.details(job_id)).status
         await self._acknowledge(job_id, after)
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), MAX_WAIT_MS)

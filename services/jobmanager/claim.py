@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 #: How often the need for slots is declared again. The declaration is also the job's heartbeat.
 DECLARE_MS = 2_000
 DECLARE_WAITING_MS = 500
-#: If the resource manager counts more slots for the job than the master holds, for this long, the master looks for them.
+#: If the resource manager counts more slots for the job than the master holds, for this long, the master
+#: looks for them.
 SURPLUS_MS = 1_500
 
 

@@ -15,7 +15,8 @@ from penstock.errors import ExternalError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A master without any message for this long is assumed to be disconnected. The client then gets the whole time again.
+#: A master without any message for this long is assumed to be disconnected. The client then gets the whole
+#: time again.
 SILENCE_MS = 10_000
 
 

@@ -17,7 +17,8 @@ PHASES = {
     "async_ms": "writing its state",
 }
 MISSING = "not acknowledged: the barrier has not come through, or its state is not written"
-#: A subtask that is busy for more of each second delays others; one that is back-pressured for more is delayed.
+#: A subtask that is busy for more of each second delays others; one that is back-pressured for more is
+#: delayed.
 MOST_MS_PER_SECOND = 500.0
 
 

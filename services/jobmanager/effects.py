@@ -82,7 +82,7 @@ class TaskManagers:
 
 @dataclass(frozen=True, slots=True)
 class LookedFor:
-    """``gone``: the broker knows no receiver of that name. (A time-out proves nothing.)"""
+    """``gone``: the broker knows no receiver for the task manager. (A time-out proves nothing.)"""
 
     taskmanager_id: str
     gone: bool
@@ -90,7 +90,7 @@ class LookedFor:
 
 @dataclass(frozen=True, slots=True)
 class NotAnnounced:
-    """The bus is away: no task manager heard the announcement."""
+    """The bus is disconnected, so no task manager received the announcement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class FindTaskManagers:
 
 @dataclass(frozen=True, slots=True)
 class LookFor:
-    """Asks the task manager itself whether it is there → LookedFor."""
+    """Asks the task manager itself whether it answers. → LookedFor."""
 
     taskmanager_id: str
 

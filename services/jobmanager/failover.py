@@ -159,14 +159,14 @@ class Failover:
         job = self._job
         job.stalled.pop(allocation_id, None)
         held = job.pool.remove(allocation_id)
-        # The allocation is given back even if only its process ended. A task manager that still counts the slot
-        # as the job's would otherwise keep it, and the job would wait for a slot that is never offered.
+        # The allocation is given back even if only its process ended. A task manager that still counts the
+        # slot as the job's would otherwise keep it, and the job would wait for a slot that is never offered.
         effects: list[fx.Effect] = []
         if held is not None:
             effects.append(job.orders.free(held.taskmanager_id, held.allocation_id))
         lost = [e for e in job.graph.in_allocation(allocation_id) if not e.state.terminal]
-        # A task that was being cancelled counts as cancelled when its process has ended, but only if this master
-        # cancelled it: a task manager may end a slot for its own reasons.
+        # A task that was being cancelled counts as cancelled when its process has ended, but only if this
+        # master cancelled it: a task manager may end a slot for its own reasons.
         canceling = [e for e in lost if e.state is _E.CANCELING and job.told_to_end(e)]
         job.graph.transition_all(canceling, _E.CANCELED, now_ms)
         failed = job.graph.transition_all([e for e in lost if e not in canceling], _E.FAILED, now_ms)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 #: The kind of the checkpoint with which a backfill ends.
 BACKFILL = "backfill"
 
-#: Prefixes of keys in the cluster's configuration that apply to its jobs unless a job sets them. Others, such as the
-#: credentials of the store, are not passed to jobs.
+#: Prefixes of keys in the cluster's configuration that apply to its jobs unless a job sets them. Others, such
+#: as the credentials of the store, are not passed to jobs.
 JOB_FAMILIES = (
     "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
     "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "client.heartbeat.", "nats.url",

@@ -278,8 +278,8 @@ class Job:
     # -- messages ------------------------------------------------------------------------
 
     async def _serve(self, message: Any) -> Any:
-        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender asks
-        # again and reaches the current leader.
+        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender
+        # asks again and reaches the current leader.
         running = self._running
         if running is None or not self.election.still_leading() or not running.performer.may_act.is_set():
             return None

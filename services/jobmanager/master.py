@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _E = ExecutionState
 _J = JobStatus
 
-#: How long a region that cannot start, because the others have slots of their own, waits for more slots. Then all regions
-#: share fewer slots.
+#: How long a region that cannot start, because the others have slots of their own, waits for more slots. Then
+#: all regions share fewer slots.
 JOIN_AFTER_MS = 10_000
 
 

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 #: How long a command is repeated before it counts as lost.
 COMMAND_DEADLINE_S = 10.0
-#: How long a deployment is repeated. It is answered when the slot's process runs, which has to wait for the end of the
-#: process before it, and takes longer on a busy machine. The loss of a task manager is noticed earlier in other ways.
+#: How long a deployment is repeated. It is answered when the slot's process runs, which has to wait for the
+#: end of the process before it, and takes longer on a busy machine. The loss of a task manager is noticed
+#: earlier in other ways.
 DEPLOY_DEADLINE_S = 30.0
 #: How long the resource manager is told that the job needs no more slots.
 LAST_WORD_S = 5.0
@@ -197,7 +198,8 @@ class Performer:
     async def _declare(self, needed: int, together: bool) -> fx.Event:
         message = DeclareSlots(job_id=self._job_id, epoch=self._epoch, needed=needed, together=together)
         try:
-            # The master repeats a declared need soon anyway. Only the last declaration, of 0, is repeated here.
+            # The master repeats a declared need soon anyway. Only the last declaration, of 0, is repeated
+            # here.
             reply = await request(
                 self._transport,
                 self._subjects.to_resourcemanager(message),

@@ -24,8 +24,8 @@ LOSSES, LOSSES_MS = 3, 10_000
 SYMPTOM_MS = 200
 #: A failure that occurs this often from the same checkpoint is no accident.
 SAME_FAILURES = 3
-#: The delay before the first retry of a failure; before the second it is twice as long. It is short because the user who
-#: submitted the job is waiting. Later retries have the delays of the strategy.
+#: The delay before the first retry of a failure; before the second it is twice as long. It is short because
+#: the user who submitted the job is waiting. Later retries have the delays of the strategy.
 TRIAL_MS = 100
 
 
@@ -178,7 +178,8 @@ class FailureHandler:
         self._last: tuple[Any, ...] | None = None
         self._same = 0
         self._trials = 0
-        #: (exit code, restored checkpoint) of the last process that the job's code ended, and how often in a row.
+        #: (exit code, restored checkpoint) of the last process that the job's code ended, and how often in a
+        #: row.
         self._ended: tuple[Any, ...] | None = None
         self._ended_times = 0
 
@@ -220,8 +221,8 @@ class FailureHandler:
         signature = (error.get("type"), error.get("message"), error.get("where"), restored_checkpoint_id)
         self._same = self._same + 1 if signature == self._last else 1
         self._last = signature
-        # An external system may come back. But a job without a checkpoint is more likely to have a wrong address,
-        # and the user who submitted it is waiting.
+        # An external system may come back. But a job without a checkpoint is more likely to have a wrong
+        # address, and the user who submitted it is waiting.
         outside = known.domain == "external" and restored_checkpoint_id > 0
         deterministic = not error.get("lost") and not outside
         if deterministic and not self._explicit and self._same >= SAME_FAILURES:

@@ -20,8 +20,8 @@ def upstream_subtasks(
         case Forward():
             return (target_index,)
         case Rescale():
-            # Flink's pointwise pattern. With fewer sources than targets several targets share a source; otherwise
-            # every target has a range of sources of its own.
+            # Flink's pointwise pattern. With fewer sources than targets several targets share a source;
+            # otherwise every target has a range of sources of its own.
             if source_parallelism <= target_parallelism:
                 return (target_index * source_parallelism // target_parallelism,)
             first = target_index * source_parallelism // target_parallelism

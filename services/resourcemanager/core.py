@@ -107,7 +107,8 @@ class ResourceManagerCore:
         self._last_tick_ms = now_ms
         #: Before this moment heartbeats may have been missed because this process could not receive them.
         self._listening_since_ms = now_ms
-        #: When the last message arrived. A broker that is suspended keeps its connections open, but delivers nothing.
+        #: When the last message arrived. A broker that is suspended keeps its connections open, but delivers
+        #: nothing.
         self._heard_ms = now_ms
         self._probes_from_ms = now_ms
         self._numbers = itertools.count(1)
@@ -270,7 +271,8 @@ class ResourceManagerCore:
 
     def _hear(self, now_ms: int) -> None:
         if self._deaf(now_ms):
-            # Heartbeats of other task managers may still be on their way, so their silence is counted from now.
+            # Heartbeats of other task managers may still be on their way, so their silence is counted from
+            # now.
             self._listening_since_ms = now_ms
         self._heard_ms = now_ms
 

@@ -1,4 +1,4 @@
-"""What the core of the resource manager decides, and what it learns: its effects and events."""
+"""The effects that the core of the resource manager returns, and the events that it takes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class NotifyJob:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Asks whether the task manager is there. → ``Probed``. ``urgent``: its connection has just ended, and
-    the broker will know in a moment."""
+    """Asks whether the task manager answers. → ``Probed``. ``urgent``: its connection has just ended, and the
+    broker will know in a moment whether it is lost."""
 
     taskmanager_id: str
     urgent: bool = False
@@ -86,7 +86,7 @@ class AllocateAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """``gone``: the broker knows no receiver of that name. (A time-out proves nothing.)"""
+    """``gone``: the broker knows no receiver for the task manager. (A time-out proves nothing.)"""
 
     taskmanager_id: str
     gone: bool

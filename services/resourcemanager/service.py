@@ -131,8 +131,8 @@ class ResourceManagerService:
         self._actor = None
 
     async def _serve(self, message: Any) -> Any:
-        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender asks
-        # again and reaches the leader.
+        # This process was paused, or cannot reach the lease store. It does not answer, so that the sender
+        # asks again and reaches the leader.
         if self._actor is None or self._election is None or not self._election.still_leading():
             return None
         return await self._actor.ask(message)
@@ -145,7 +145,8 @@ class ResourceManagerService:
 
     def _perform(self, effect: Any) -> Any:
         if self._election is None or not self._election.still_leading():
-            # This process was paused and no longer leads, so decisions that its core made by the clock are void.
+            # This process was paused and no longer leads, so decisions that its core made by the clock are
+            # void.
             return None
         match effect:
             case SendAllocate():

@@ -29,7 +29,8 @@ _log = EventLog("penstock.taskmanager.data_port")
 
 #: How long a new connection may take to send its preface.
 PREFACE_TIMEOUT_S = 5.0
-#: How long a connection waits for a slot whose process does not run yet: its peer may be deployed a little earlier.
+#: How long a connection waits for a slot whose process does not run yet: its peer may be deployed a little
+#: earlier.
 SLOT_TIMEOUT_S = 30.0
 #: How many connections may wait at once. Further ones are refused.
 MAX_PENDING = 4096

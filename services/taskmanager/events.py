@@ -51,7 +51,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ReportLost:
-    """Tells the master that the process is gone, after all reports of the process."""
+    """Tells the master that a process has ended, after all reports of the process."""
 
     process: int
     job_id: str
@@ -61,7 +61,7 @@ class ReportLost:
 
 @dataclass(frozen=True, slots=True)
 class ReportSlots:
-    """The slots changed: tells the resource manager now."""
+    """Tells the resource manager at once that slots have changed."""
 
 
 # -- events ------------------------------------------------------------------------------

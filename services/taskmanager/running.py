@@ -131,14 +131,14 @@ class RunningSlots:
         )
         self._processes[effect.process] = process
         self._relays[effect.process] = relay
-        # Before the watch begins: the event of the end must not overtake the event of the start.
+        # Before the watch begins, because the event of the end must not overtake the event of the start.
         await self._actor.tell(Forked(effect.process, forked.pid))
         watch = self.spawn(self._watch(process, relay))
         if spark is not None:
             watch.add_done_callback(lambda _: self._spark.release(spark))
 
     def _master_heard(self, job_id: str) -> None:
-        # A full mailbox does no harm: the next answer says the same.
+        # A full mailbox does no harm, because the next answer has the same effect.
         self._actor.try_tell(MasterHeard(job_id))
 
     async def _watch(self, process: SlotProcess, relay: Relay) -> None:
@@ -170,8 +170,8 @@ class RunningSlots:
         del self._relays[process.number]
 
     async def _until_over(self, work: Callable[[], Awaitable[None]], process: SlotProcess) -> None:
-        """A report that cannot be handled must not pass for silence. The slot is ended, and its master hears
-        of it; the next reports are handled."""
+        """Repeats ``work`` after an error. A report that cannot be handled must not be dropped silently: the
+        slot is ended, and its master is told; the following reports are handled."""
         while True:
             try:
                 return await work()
@@ -192,7 +192,7 @@ class RunningSlots:
                 case SlotReady():
                     pass
                 case _:
-                    # First, so that a new master that is told of the task knows at least this.
+                    # This comes first, so that a new master that asks about the task learns at least this.
                     self._table.reported(process.number, report)
                     await relay.put(report, size)
 

@@ -30,10 +30,11 @@ _decoder: msgspec.msgpack.Decoder[FromSlot] = msgspec.msgpack.Decoder(FromSlot)
 
 #: How long sending to a slot that does not read may take.
 SEND_TIMEOUT_S = 5.0
-#: How long to read, after the end of the process, the reports that it wrote before. (A helper process of the user may
-#: hold the channel open.)
+#: How long to read, after the end of the process, the reports that it wrote before. (A helper process of the
+#: user may hold the channel open.)
 DRAIN_TIMEOUT_S = 2.0
-#: How long to wait for the exit code, which the template reports at once, or a little later on a busy machine.
+#: How long to wait for the exit code, which the template reports at once, or a little later on a busy
+#: machine.
 EXIT_CODE_TIMEOUT_S = 5.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000

@@ -224,7 +224,7 @@ class SlotTable:
         return Fork(slot.process, slot.index, deploy)
 
     def _end(self, slot: Slot) -> Iterator[Effect]:
-        """Ends the process; a slot that is being forked is ended once its process is there."""
+        """Ends the process of a slot. If the process is still being forked, it is ended as soon as it runs."""
         if slot.state is _S.ACTIVE:
             slot.to(_S.ENDING)
             yield End(slot.process, END_GRACE_MS if slot.next is None else REPLACE_GRACE_MS)
@@ -421,8 +421,8 @@ class SlotTable:
 
 
 def _deployed_since(slot: Slot, offered: SlotOffer) -> bool:
-    """The master's deployment into the slot is newer than the offer: it wants the slot, whatever a late
-    answer to the offer says."""
+    """Whether the master has deployed into the slot after the offer, so that it wants the slot, whatever a
+    late answer to the offer contains."""
     planned = slot.next or slot.deploy
     before = 0 if offered.deployed is None else offered.deployed.job_attempt
     return planned is not None and planned.job_attempt > before

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from penstock_services.taskmanager.relay import Relay
     from penstock_services.taskmanager.slot import SlotProcess
 
-#: A slot that is silent for this long counts as stalled. It reports metrics every second, and writes its own traceback
-#: after 5 s without progress.
+#: A slot that is silent for this long counts as stalled. It reports metrics every second, and writes its own
+#: traceback after 5 s without progress.
 STALLED_MS = 7_000
 #: Bytes at the end of a log in which a slot's own traceback is looked for.
 STALL_LOG_BYTES = 16_000

@@ -18,7 +18,8 @@ _HEAD = b"\xac\xed\x00\x05"
 _NULL, _CLASS, _OBJECT, _STRING, _ARRAY, _BLOCK_END, _LONG_STRING = (
     b"\x70", b"\x72", b"\x73", b"\x74", b"\x75", b"\x78", b"\x7c",
 )  # fmt: skip
-#: Flags of a class: serializable; and the same for a class whose objects write data of their own at the end (here none).
+#: Flags of a class: serializable; and the same for a class whose objects write data of their own at the end
+#: (here none).
 _SERIALIZABLE, _WRITES = 2, 3
 _TEXT = "Ljava/lang/String;"
 

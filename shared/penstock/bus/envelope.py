@@ -36,7 +36,8 @@ T = TypeVar("T")
 #: A larger payload is stored as an object, and the message carries the object's key instead.
 MAX_MESSAGE_BYTES = 256 * 1024
 
-#: The pause after the first failed try of a request; it doubles after each further try up to the longest pause.
+#: The pause after the first failed try of a request; it doubles after each further try up to the longest
+#: pause.
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 

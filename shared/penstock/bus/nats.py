@@ -26,7 +26,8 @@ _log = EventLog("penstock.bus")
 
 #: Handlers of one subscription that may run at once. Further messages wait in the client.
 MAX_RUNNING = 256
-#: Messages and bytes of one subscription that may wait in the client. Further messages are dropped and logged.
+#: Messages and bytes of one subscription that may wait in the client. Further messages are dropped and
+#: logged.
 MAX_PENDING = 16_384
 MAX_PENDING_BYTES = 32 * 1024 * 1024
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-#: Groups of processes in the order in which they are stopped. A process stops before those that it depends on.
+#: Groups of processes in the order in which they are stopped. A process stops before those that it depends
+#: on.
 STOP_ORDER = (("dispatcher", "jobmanager"), ("taskmanager",), ("resourcemanager",), ("nats", "valkey"))
 #: A guard against hanging only: a process that does not stay up is noticed much earlier.
 START_TIMEOUT_S = 300.0

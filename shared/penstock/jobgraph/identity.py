@@ -33,8 +33,8 @@ class OperatorIdentity(msgspec.Struct, frozen=True, kw_only=True):
     meaning: dict[str, str] = {}
     columns: dict[str, tuple[str, ...]] = {}
     former: tuple[str, ...] = ()
-    #: Hash of the exact sub-plan and of the code of its functions. It distinguishes operators with the same names and
-    #: the same meaning, such as steps of a program that differ only in their functions.
+    #: Hash of the exact sub-plan and of the code of its functions. It distinguishes operators with the same
+    #: names and the same meaning, such as steps of a program that differ only in their functions.
     exact: str = ""
     #: The types of the stored state. State of another layout cannot be read.
     layout: str = ""

@@ -1,9 +1,10 @@
-"""Modules of ours under the names of another package, inside one program.
+"""Provides Penstock's modules under the names of another package, within one program.
 
 A program that was written for another package (``from pyflink.common import Types``) runs unchanged: a
-finder in front of ``sys.meta_path`` makes the modules of that package from ours. Nothing is written to disk,
-and no other process sees it. A job whose program has used such modules says so in its function table, so that
-the slots and Spark's Python processes have them as well before they load a function of it.
+finder in front of ``sys.meta_path`` makes the modules of that package from Penstock's. Nothing is written
+to disk, and no other process is affected. The function table of a job records that its program used such
+modules, so that the slots and Spark's Python processes install them before they load a function of the
+job.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-#: Entries of the function table that are called before any function is loaded begin with this.
+#: The prefix of entries in the function table that are called before any function is loaded.
 BEFORE = "before/"
 
 
@@ -29,8 +30,8 @@ class AliasedModules(MetaPathFinder, Loader):
 
     Args:
         root: The package's name.
-        modules: Full name of each of its modules → the module of ours that has the names.
-        installer: ``(module, function)``: what a slot calls to have the same.
+        modules: Full name of each of its modules → Penstock's module with the names.
+        installer: ``(module, function)`` that a slot calls to install the same modules.
     """
 
     def __init__(self, root: str, modules: Mapping[str, str], installer: tuple[str, str]) -> None:
@@ -41,6 +42,8 @@ class AliasedModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """See ``MetaPathFinder``. Raises ModuleNotFoundError for a module of the package that Penstock does
+        not provide."""
         if fullname != self.root and not fullname.startswith(f"{self.root}."):
             return None
         if fullname not in self.modules:
@@ -53,7 +56,7 @@ class AliasedModules(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, origin=self.modules[fullname], is_package=is_package)
 
     def exec_module(self, module: ModuleType) -> None:
-        """The names are looked up in our module when they are asked for."""
+        """Lets ``module`` look its names up in Penstock's module when they are used."""
         ours = importlib.import_module(self.modules[module.__name__])
         module.__doc__ = ours.__doc__
         if hasattr(ours, "__all__"):
@@ -74,15 +77,16 @@ class AliasedModules(MetaPathFinder, Loader):
 
 
 def install(aliases: AliasedModules) -> None:
-    """Have the program's imports of that package find ours, whatever is installed; once is enough."""
+    """Makes the program's imports of the package find Penstock's modules, whatever is installed. A second
+    call changes nothing."""
     if aliases not in sys.meta_path and _installed(aliases.root) is None:
         for name in [n for n in sys.modules if n == aliases.root or n.startswith(f"{aliases.root}.")]:
-            del sys.modules[name]  # of an installed package of that name
+            del sys.modules[name]  # modules of an installed package with that name
         sys.meta_path.insert(0, aliases)
 
 
 def uninstall(root: str) -> None:
-    """The package's own modules are found again, if there are any."""
+    """Makes the package's own modules available again, if there are any."""
     found = _installed(root)
     if found is not None:
         sys.meta_path.remove(found)
@@ -95,7 +99,8 @@ def _installed(root: str) -> AliasedModules | None:
 
 
 def entries() -> dict[str, FunctionArtifact]:
-    """Of the function table of this program's jobs: how a slot comes by the modules that it has imported."""
+    """The entries for the function table of this program's jobs, by which a slot installs the modules that
+    the program has imported."""
     used = [f for f in sys.meta_path if isinstance(f, AliasedModules) and f.root in sys.modules]
     return {
         f"{BEFORE}{f.root}": FunctionArtifact(module=f.installer[0], qualname=f.installer[1]) for f in used

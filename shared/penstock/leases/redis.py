@@ -57,7 +57,8 @@ class RedisLeases:
             socket_timeout=CALL_TIMEOUT_S,
             socket_connect_timeout=CALL_TIMEOUT_S,
             health_check_interval=0,
-            # The election repeats failed calls. One immediate retry covers a connection that the server has closed.
+            # The election repeats failed calls. One immediate retry covers a connection that the server has
+            # closed.
             retry=Retry(NoBackoff(), 1),
         )
         self._acquire = self._redis.register_script(_ACQUIRE)

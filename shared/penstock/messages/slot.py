@@ -202,7 +202,8 @@ class TriggerCheckpoint(_Msg, frozen=True, kw_only=True, tag="trigger-checkpoint
     execution_ids: tuple[str, ...]
     #: "checkpoint", "savepoint", "stop" (the job ends after it) or "drain" (as stop, after MAX_WATERMARK).
     kind: str = "checkpoint"
-    #: Whether barriers may overtake rows, and how long after the trigger (0: at once). Plain checkpoints only.
+    #: Whether barriers may overtake rows, and how long after the trigger (0: at once). Plain checkpoints
+    #: only.
     unaligned: bool = False
     aligned_timeout_ms: int = 0
 
@@ -353,8 +354,8 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[OperatorMetrics, ...] = ()
     #: The split or channel with the lowest watermark, as text.
     watermark_holder: str | None = None
-    #: Sizes of the snapshots that the task restores: all, those read so far, and of these the bytes from copies on
-    #: the local disk.
+    #: Sizes of the snapshots that the task restores: all, those read so far, and of these the bytes from
+    #: copies on the local disk.
     restore_bytes: int = 0
     restored_bytes: int = 0
     restored_local_bytes: int = 0

@@ -121,7 +121,8 @@ class ProcessProvider:
         with self._alone():
             running, records = self._running(), self._records()
             for worker_id in wanted.keys() - records.keys():
-                # The file is written first: a crash in between leaves an id that counts as ended, never two workers.
+                # The file is written first: a crash in between leaves an id that counts as ended, never two
+                # workers.
                 self._write(worker_id, _Record(profile=wanted[worker_id]))
                 if worker_id not in running:
                     self._start(worker_id, wanted[worker_id])

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
 
 
-#: A key of the schema of restored state that functions declare. Its value: the names of all keyed states that the
-#: operator had in the object that holds the rows.
+#: A key of the schema of restored state that functions declare. Its value: the names of all keyed states that
+#: the operator had in the object that holds the rows.
 BESIDE = "beside"
 
 

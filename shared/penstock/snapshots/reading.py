@@ -37,7 +37,8 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Two blocks are read together if the gap between them has at most so many bytes, up to about so many bytes a read.
+#: Two blocks are read together if the gap between them has at most so many bytes, up to about so many bytes a
+#: read.
 READ_GAP_BYTES, READ_BYTES = 256 * 1024, 8 << 20
 #: The size of the first read, from the end of the object. It holds trailer and footer of nearly every object.
 _TAIL_BYTES = 64 * 1024

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 #: The number of reads of one subtask at the same time.
 PARALLEL_READS = 8
-#: Touched slot numbers are looked up in a mask if it has at most so many bytes, or so many for each slot number.
+#: Touched slot numbers are looked up in a mask if it has at most so many bytes, or so many for each slot
+#: number.
 _MASK_BYTES, _MASK_PER_SLOT = 1 << 20, 64
 
 

@@ -42,12 +42,13 @@ BLOCK_BYTES = 2 << 20
 MAX_BLOCK_BYTES = 16 << 20
 #: The alignment of blocks, so that an uncompressed block can be used in place.
 _ALIGN = 8
-#: The number of samples, the bytes of each, and the share to which they must shrink for a block to be compressed.
+#: The number of samples, the bytes of each, and the share to which they must shrink for a block to be
+#: compressed.
 _SAMPLES, _SAMPLE_BYTES, _PAYS = 4, 8 << 10, 0.85
 #: The end of an Arrow IPC stream.
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-#: The footer names the codec. zstd would make wide rows another third smaller, but it takes three times the CPU time,
-#: which would lower a job's throughput at every checkpoint.
+#: The footer names the codec. zstd would make wide rows another third smaller, but it takes three times the
+#: CPU time, which would lower a job's throughput at every checkpoint.
 _CODEC = "lz4"
 
 

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType(False)
 _WORD = 8
 _SIGN = np.uint64(1 << 63)
-#: The number of keys for a run's first Bloom filter. It is small because there may be very many runs with few keys.
+#: The number of keys for a run's first Bloom filter. It is small because there may be very many runs with few
+#: keys.
 _FIRST_KEYS = 64
 #: Bytes of a Bloom filter without its bits, and of its entry in a dictionary.
 _BLOOM_BYTES = 300

@@ -45,9 +45,9 @@ class StateDescriptor:
         self.name = name
         self.type = type_
         self.ttl: StateTtlConfig | None = None
-        #: names that it had before
+        #: Former names of the state.
         self.former_names: tuple[str, ...] = ()
-        #: of a row type: field → what it was called before
+        #: Field of a row type → its former name.
         self.former_fields: dict[str, str] = {}
 
     @property
@@ -57,11 +57,11 @@ class StateDescriptor:
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Names in snapshots that it is restored from, the present one first."""
+        """The names in snapshots from which the state is restored, the present one first."""
         return tuple(f"{self.kind}/{name}" for name in (self.name, *self.former_names))
 
     def renamed_from(self, *names: str) -> Self:
-        """State that a savepoint has under one of ``names`` is this one's."""
+        """The state has one of ``names`` in older savepoints."""
         self.former_names = names
         return self
 

@@ -221,7 +221,8 @@ def _with_expiry(
     if desc.ttl is None:
         return values
     if "expires_ms" in schema["types"]:
-        # The program's time to live applies. For a value that was written under another one it counts from the same write.
+        # The program's time to live applies. For a value that was written under another one it counts from
+        # the same write.
         longer = desc.ttl.ttl_ms - schema["ttl_ms"]
         expires = [at + longer for at in blocks.read_field(batch, schema, "expires_ms")[1]]
     else:  # the state had no time to live: it begins now

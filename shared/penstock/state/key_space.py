@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from penstock.state.slot_table import SlotTable
     from penstock.types.logical import LogicalType
 
-#: How many keys that were given away are freed at once: in memory, and on disk (these are brought back to be freed).
+#: How many keys that were given away are freed at once: in memory, and on disk (these are brought back to be
+#: freed).
 _DROP_KEYS, _DROP_COLD_KEYS = 1_024, 32
 
 
@@ -129,8 +130,8 @@ class KeySpace:
         return Touched(self, columns, n)
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(slot of each row's key, slots that were just made) for ``n`` rows. The caller passes the latter to
-        ``fetch``."""
+        """(slot of each row's key, slots that were just made) for ``n`` rows with the key ``columns``. The
+        caller passes the latter to ``fetch``."""
         return self.index.upsert(columns, n)
 
     def fetch(self, made: np.ndarray) -> np.ndarray:
@@ -340,8 +341,8 @@ class KeySpace:
             self._load_all(table, blocks)
 
     def _load_all(self, table: SlotTable, blocks: Sequence[pa.RecordBatch]) -> None:
-        # Block by block, so that the rows fit into the processor's cache and few are in memory twice. A table that
-        # orders its rows needs all of them at once.
+        # Block by block, so that the rows fit into the processor's cache and few are in memory twice. A table
+        # that orders its rows needs all of them at once.
         for part in ([blocks] if blocks else []) if table.ordered else ([b] for b in blocks):
             self.put_back(table, *table.parsed(part))
 

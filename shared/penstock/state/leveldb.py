@@ -36,7 +36,8 @@ DEFAULT_CACHE_ENTRIES = 200_000
 _RESTORE_ROWS = 10_000
 #: The size of LevelDB's write buffer, of which there may be two, and of its cache.
 _BUFFER_BYTES = 32 << 20
-#: If the slot's state has a limit, the buffer is at most the limit divided by the first, but not below the second.
+#: If the slot's state has a limit, the buffer is at most the limit divided by the first, but not below the
+#: second.
 _BUFFER_SHARE, _LEAST_BUFFER = 16, 256 << 10
 #: A live value takes about so many bytes, and so many times its encoded size.
 _OBJECT_BYTES, _OBJECT_TIMES = 300, 2

@@ -97,7 +97,8 @@ class RowBytes:
             valid = ~null if null.any() else None
             out[i] = Column(self._types[i], np.ascontiguousarray(block[f"value{i}"]), valid)
         if self._rest:
-            # The rows are contiguous, and so are their parts: with the offsets of the parts they are one array.
+            # The rows are contiguous, and so are their parts: with the offsets of the parts they are one
+            # array.
             parts = 1 + len(self._rest)
             lengths = np.empty((n, parts), np.int64)
             lengths[:, 0] = width

@@ -48,11 +48,13 @@ class Later(Protocol):
 
 #: How many stamps are compared at once (about 0.1 ms).
 _SCAN = 1 << 17
-#: Seconds that copying one piece of rows should take; the first, least and greatest number of rows in a piece.
+#: Seconds that copying one piece of rows should take; the first, least and greatest number of rows in a
+#: piece.
 _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 2_048, 256, 1 << 16
-#: Runs of about so many bytes are sorted together, because they fit into the processor's cache and the memory of one run
-#: serves for the next. With many key groups runs are long, because the footer lists the key groups of each run.
+#: Runs of about so many bytes are sorted together, because they fit into the processor's cache and the memory
+#: of one run serves for the next. With many key groups runs are long, because the footer lists the key groups
+#: of each run.
 SHORT_RUN_BYTES, RUN_BYTES = 2 << 20, 8 << 20
 _MANY_KEY_GROUPS = 512
 

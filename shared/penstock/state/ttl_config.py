@@ -10,7 +10,7 @@ from penstock.errors import SpecError
 
 
 class UpdateType(enum.Enum):
-    """When the clock of a value starts anew."""
+    """Which accesses extend the life of a value."""
 
     OnCreateAndWrite = "OnCreateAndWrite"
     OnReadAndWrite = "OnReadAndWrite"
@@ -18,24 +18,25 @@ class UpdateType(enum.Enum):
 
 
 class StateVisibility(enum.Enum):
-    """Whether a value that has expired may still be read. It never is here, which both words allow."""
+    """Whether an expired value may still be read. Penstock never returns one, which both settings allow."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
 class TtlTimeCharacteristic(enum.Enum):
-    """The clock that values expire by."""
+    """The clock by which values expire."""
 
     ProcessingTime = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupStrategies:
-    """When values that have expired are dropped: always when they are touched, and at a snapshot.
+    """When expired values are dropped: always when they are accessed, and at a snapshot.
 
-    Flink's words for more than that are kept so that a program can ask for them again. ``incremental``: how many values
-    a step looks at, and whether each record is a step; ``query_time_after_num_entries``: of RocksDB's filter.
+    Flink's further settings are kept so that a program can read them again. ``incremental``: how many
+    values a step examines, and whether each record is a step; ``query_time_after_num_entries``: that of
+    RocksDB's filter.
     """
 
     is_cleanup_in_background: bool = True
@@ -44,16 +45,16 @@ class CleanupStrategies:
     query_time_after_num_entries: int | None = None
 
     def in_full_snapshot(self) -> bool:
-        """Whether the program asked for it."""
+        """Whether the program requested it."""
         return self.full_snapshot
 
     def in_rocksdb_compact_filter(self) -> bool:
-        """Whether the program asked for it."""
+        """Whether the program requested it."""
         return self.query_time_after_num_entries is not None
 
 
 _AS_IS = CleanupStrategies()
-# The names of the class's own body hide these.
+# Other names for the classes above, because attributes of StateTtlConfig have the same names.
 _Update: TypeAlias = UpdateType
 _Visibility: TypeAlias = StateVisibility
 _Cleanup: TypeAlias = CleanupStrategies
@@ -104,11 +105,11 @@ class StateTtlConfig:
         return self.ttl_ms
 
     def get_update_type(self) -> _Update:
-        """What extends the life of a value."""
+        """Which accesses extend the life of a value."""
         return self.update_type
 
     def get_state_visibility(self) -> _Visibility:
-        """What the program said of values that have expired."""
+        """The program's setting about expired values."""
         return self.state_visibility
 
     def get_ttl_time_characteristic(self) -> _Clock:
@@ -116,7 +117,7 @@ class StateTtlConfig:
         return _Clock.ProcessingTime
 
     def get_cleanup_strategies(self) -> _Cleanup:
-        """What the program said of when values are dropped."""
+        """The program's settings about when values are dropped."""
         return self.cleanup_strategies
 
     def is_enabled(self) -> bool:
@@ -137,20 +138,21 @@ class StateTtlBuilder:
         self._entries: int | None = None
 
     def set_update_type(self, update_type: UpdateType) -> StateTtlBuilder:
-        """Let ``update_type`` say what extends the life of a value."""
+        """Sets by ``update_type`` which accesses extend the life of a value."""
         self._update_type = UpdateType(update_type)
         return self
 
     def update_ttl_on_create_and_write(self) -> StateTtlBuilder:
-        """Let writing extend it."""
+        """Writing extends the life of a value."""
         return self.set_update_type(UpdateType.OnCreateAndWrite)
 
     def update_ttl_on_read_and_write(self) -> StateTtlBuilder:
-        """Let reading and writing extend it."""
+        """Reading and writing extend the life of a value."""
         return self.set_update_type(UpdateType.OnReadAndWrite)
 
     def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlBuilder:
-        """Say whether values that have expired may be read; they never are, which ``state_visibility`` allows."""
+        """Sets whether expired values may be read. Penstock never returns one, which every
+        ``state_visibility`` allows."""
         self._visibility = StateVisibility(state_visibility)
         return self
 
@@ -163,16 +165,16 @@ class StateTtlBuilder:
         return self.set_state_visibility(StateVisibility.NeverReturnExpired)
 
     def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> StateTtlBuilder:
-        """Let values expire by ``ttl_time_characteristic``, of which there is one."""
+        """Sets the clock by which values expire; there is only one ``ttl_time_characteristic``."""
         TtlTimeCharacteristic(ttl_time_characteristic)
         return self
 
     def use_processing_time(self) -> StateTtlBuilder:
-        """Let values expire by the clock, as they do."""
+        """Values expire by processing time, which is always so."""
         return self
 
     def cleanup_full_snapshot(self) -> StateTtlBuilder:
-        """Leave values that have expired out of snapshots, as is done anyway."""
+        """Expired values are left out of snapshots, which is always so."""
         self._full_snapshot = True
         return self
 
@@ -202,7 +204,7 @@ class StateTtlBuilder:
         return self
 
     def disable_cleanup_in_background(self) -> StateTtlBuilder:
-        """Drop values only when they are touched, and at snapshots, as is done anyway."""
+        """Values are dropped only when they are accessed, and at snapshots, which is always so."""
         self._background = False
         return self
 

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from penstock.types.column import Column
     from penstock.types.logical import LogicalType, Schema
 
-#: The size of a run on disk: the limit divided by the first, at most so many bytes. Rows of less than the size divided by
-#: the third stay in memory.
+#: The size of a run on disk: the limit divided by the first, at most so many bytes. Rows of less than the
+#: size divided by the third stay in memory.
 _RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 4, 16 << 20, 8
-#: The number of blocks of a run, and the least size of a block. While runs are merged two blocks of each are in memory: a
-#: sixteenth of what is on disk.
+#: The number of blocks of a run, and the least size of a block. While runs are merged two blocks of each are
+#: in memory: a sixteenth of what is on disk.
 _BLOCKS, _LEAST_BLOCK_BYTES = 32, 16 << 10
 
 

@@ -42,8 +42,8 @@ _PARTIAL = ".partial-"
 _TRIES = 100
 #: Errors of ``rmdir``: the folder is not empty, or the path is a file or a link.
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
-#: Further errors of ``rmdir`` that a delete ignores, because its objects are already gone: the folder is a mount
-#: point, or this process may not remove it.
+#: Further errors of ``rmdir`` that a delete ignores, because its objects are already gone: the folder is a
+#: mount point, or this process may not remove it.
 _LEFT_STANDING = _NOT_EMPTY | {errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -164,8 +164,8 @@ class LocalStore:
         try:
             os.mkdir(folder)
         except FileExistsError:
-            # Another process has made the folder and may have removed it again. A path that is no folder must not end
-            # as FileExistsError: ``create`` would take that as "the object exists".
+            # Another process has made the folder and may have removed it again. A path that is no folder must
+            # not end as FileExistsError: ``create`` would take that as "the object exists".
             if not stat.S_ISDIR(os.lstat(folder).st_mode) and not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         _fsync_folder(folder.parent)
@@ -201,8 +201,8 @@ class LocalStore:
         partial = path.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
         try:
             fill(partial)
-            # The folder is opened while the partial file keeps it. Once the object is published, another process may
-            # delete it, and the folder with it, before the folder is synced.
+            # The folder is opened while the partial file keeps it. Once the object is published, another
+            # process may delete it, and the folder with it, before the folder is synced.
             with _opened(path.parent) as folder:
                 publish(partial, path)
                 os.fsync(folder)

@@ -39,7 +39,8 @@ class WindowAggregateSpec(Spec, frozen=True, kw_only=True, tag="window-aggregate
     allowed_lateness_us: int = 0
     windowed_input: tuple[int, int] | None = None
     retracts: bool = False
-    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates`` refer.
+    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates``
+    #: refer.
     local_types: tuple[LogicalType, ...] = ()
 
     def required_keys(self, width: int) -> Keys:
@@ -89,7 +90,8 @@ class GroupAggregateSpec(Spec, frozen=True, kw_only=True, tag="group-aggregate")
     phase: Literal["single", "local", "global"] = "single"
     bounded_final: bool = False
     ttl_ms: int = 0
-    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates`` refer.
+    #: Only with phase ``global``: the types of the local phase's input columns, to which ``aggregates``
+    #: refer.
     local_types: tuple[LogicalType, ...] = ()
 
     def required_keys(self, width: int) -> Keys:

@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import msgspec
 
-#: For each input, the columns whose equal values must meet in one subtask. (): all rows must meet; None: any subtask
-#: may take any row. Without entries no input has a requirement.
+#: For each input, the columns whose equal values must meet in one subtask. (): all rows must meet; None: any
+#: subtask may take any row. Without entries no input has a requirement.
 Keys = tuple[tuple[int, ...] | None, ...]
-#: How rows are spread. Each tuple of columns means: a row is in the subtask that owns the key group of its values in
-#: these columns, hashed in this order.
+#: How rows are spread. Each tuple of columns means: a row is in the subtask that owns the key group of its
+#: values in these columns, hashed in this order.
 Spread = frozenset[tuple[int, ...]]
 
 NOWHERE: Spread = frozenset()
@@ -29,10 +29,11 @@ PROCESSING_TIME = "windows of processing time: a micro-batch has one time for al
 class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
     """Data that says what an operator does. Fields are only added, with defaults."""
 
-    #: ``module:Class`` of the operator, whose constructor takes the spec. Empty for the operators of Penstock itself,
-    #: which ``penstock.operators.factory`` knows.
+    #: ``module:Class`` of the operator, whose constructor takes the spec. Empty for the operators of Penstock
+    #: itself, which ``penstock.operators.factory`` knows.
     operator: ClassVar[str] = ""
-    #: Whether the operator reads rows from an external system or assigns splits to readers; whether it writes to one.
+    #: Whether the operator reads rows from an external system or assigns splits to readers; whether it writes
+    #: to one.
     is_source: ClassVar[bool] = False
     is_sink: ClassVar[bool] = False
     #: Whether the output begins with the columns of the first input, in their order.

@@ -116,8 +116,8 @@ class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
     frame: Literal["rows", "range"] = "range"
     preceding: int | None = None
     ttl_ms: int = 0
-    #: Where each aggregate's running value is read: at the end of the row's frame (also if this is empty), at the row
-    #: itself (COUNT(*) is then ROW_NUMBER), or at the row's first peer (COUNT(*) is then RANK).
+    #: Where each aggregate's running value is read: at the end of the row's frame (also if this is empty), at
+    #: the row itself (COUNT(*) is then ROW_NUMBER), or at the row's first peer (COUNT(*) is then RANK).
     read_at: tuple[Literal["frame", "row", "first-peer"], ...] = ()
     lags: tuple[tuple[int, int, int | None], ...] = ()
 

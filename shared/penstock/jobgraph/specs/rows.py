@@ -55,7 +55,8 @@ class AssignWatermarksSpec(Spec, frozen=True, kw_only=True, tag="watermark"):
     cheap: ClassVar[bool] = True
 
     watermark: WatermarkSpec
-    #: DataStream: a function from a record to its event time in ms, which becomes the record's own event time.
+    #: DataStream: a function from a record to its event time in ms, which becomes the record's own event
+    #: time.
     timestamp_function: str | None = None
 
     def reads_time(self) -> bool:

@@ -85,7 +85,8 @@ class SinkSpec(Spec, frozen=True, kw_only=True, tag="sink"):
     mode: Literal["append", "upsert", "retract"] = "append"
     keys: tuple[int, ...] = ()
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
-    #: What happens to a NULL in a NOT NULL column. None: the rows are the result of a SELECT and are not checked.
+    #: What happens to a NULL in a NOT NULL column. None: the rows are the result of a SELECT and are not
+    #: checked.
     not_null: Literal["ERROR", "DROP"] | None = None
     #: What happens to a text or bytes whose length differs from the declared one.
     type_length: Literal["IGNORE", "TRIM_PAD", "ERROR"] = "IGNORE"

@@ -69,8 +69,8 @@ class KeyedProcessSpec(Spec, frozen=True, kw_only=True, tag="keyed-process"):
     keys: tuple[tuple[int, ...], ...]
     per: Literal["record", "batch"] = "record"
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
-    #: For each input, the number of leading columns that are the record; those after them are computed keys. Empty:
-    #: all columns.
+    #: For each input, the number of leading columns that are the record; those after them are computed keys.
+    #: Empty: all columns.
     record_columns: tuple[int, ...] = ()
     #: The side outputs that have a reader.
     tags: tuple[str, ...] = ()
