@@ -40,7 +40,7 @@ async def check(role: str, url: str, cluster: str, host: str, timeout_s: float =
         f"no {role} on {host} answers on the bus",
         expected=f"an answer within {timeout_s:g} s",
         where=url,
-        remedy="see its log",
+        remedy="see the log of the service",
     )
 
 

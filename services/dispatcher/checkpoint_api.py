@@ -155,7 +155,9 @@ class CheckpointApi:
     async def _dispose(self, request: Request) -> Triggered:
         path = (await options_of(request)).get("savepoint-path")
         if not isinstance(path, str) or not path:
-            raise SpecError("which savepoint?", expected='{"savepoint-path": "…"}', got=repr(path))
+            raise SpecError(
+                "the request names no savepoint", expected='{"savepoint-path": "…"}', got=repr(path)
+            )
         trigger_id = uuid.uuid4().hex
         try:
             outcome = operations.disposed(await self._delete_savepoint(path))

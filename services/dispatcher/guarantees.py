@@ -39,9 +39,9 @@ def check_guarantees(graph: JobGraph) -> None:
         where = f"{name}, connector '{sink.connector}'"
         if GUARANTEE in sink.options and keys.CHECKPOINT_MODE.read(config) == "AT_LEAST_ONCE":
             raise SpecError(
-                "an exactly-once sink behind checkpoints that are not",
+                "an exactly-once sink needs exactly-once checkpoints",
                 expected=f"{keys.CHECKPOINT_MODE.key} = EXACTLY_ONCE",
-                got="AT_LEAST_ONCE: rows before a barrier may be counted behind it as well",
+                got="AT_LEAST_ONCE: rows after a barrier may be in its checkpoint, and are read again after a restore",
                 where=where,
                 remedy=f"change the mode, or '{GUARANTEE}' = 'at-least-once'",
             )

@@ -200,7 +200,7 @@ class SameOrigin:
         name = urlsplit(f"//{host}").hostname or ""
         if self._hosts is not None and name not in self._hosts:
             return ForbiddenError(
-                "this dispatcher does not go by that name",
+                "the Host header does not name this dispatcher",
                 expected=", ".join(sorted(self._hosts)),
                 got=repr(host),
                 remedy="use http://127.0.0.1, or set rest.bind-address to serve others",

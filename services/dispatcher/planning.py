@@ -85,7 +85,7 @@ class Planner:
             raise SpecError(
                 f"planning the job took longer than {self._limit_s:g} s",
                 expected="a program that only builds the job",
-                remedy="does it wait for something, or read much data, while it builds the job?",
+                remedy="check whether it waits for something, or reads much data, while it builds the job",
             ) from None
         finally:
             if process.returncode is None:

@@ -125,7 +125,7 @@ def logged_details(job_id: str, job_graph: JobGraph, logged: LoggedJob, epoch: i
         config=dict(job_graph.config),
         plan=job_graph.plan,
         waiting_for="no job manager leads the job at the moment"
-        + ("; its tasks run on, and a new one takes them over" if started else ""),
+        + ("; its tasks run on, and a new job manager adopts them" if started else ""),
         result_schema=_result_schema(job_graph),
         phase=phase,
     )

@@ -95,7 +95,7 @@ class JobState:
     def waiting_for(self) -> str | None:
         """A sentence about what the job waits for; None if it does not wait."""
         if self.stage is Stage.ADOPTING:
-            return "a new job manager is finding out what of the job runs"
+            return "a new job manager looks for the tasks of the job that still run"
         return self.claim.waiting_for() if self.stage is Stage.WAITING else None
 
     def set_status(self, status: JobStatus, now_ms: int) -> None:

@@ -86,7 +86,7 @@ class Reports:
         if report.state in (_E.FAILED, _E.CANCELED) and not job.told_to_end(execution):
             info = report.error
             if info is None:
-                error = InternalError(f"a task was {report.state.value} that nobody stopped")
+                error = InternalError(f"a task became {report.state.value} without a command to stop")
                 info = slot_msg.ErrorInfo(error=error.to_dict())
             return self._failover.fail(
                 info,

@@ -130,7 +130,7 @@ class NatsTransport:
             raise NobodyServesError(
                 f"nobody serves the subject {subject}",
                 where=subject,
-                remedy="is the service running, with the same cluster.id and nats.url?",
+                remedy="check that the service runs, with the same cluster.id and nats.url",
             ) from None
         except (TimeoutError, nats.errors.TimeoutError):
             raise BrokerError(f"no answer within {timeout_s:g} s", where=subject) from None

@@ -50,7 +50,7 @@ class ConfigOption(Generic[T]):
         low, high = self.least is not None and value < self.least, self.most is not None and value > self.most
         if low or high:
             raise SpecError(
-                "too little" if low else "too much",
+                "the value is too small" if low else "the value is too large",
                 expected=self.bounds(),
                 got=repr(text),
             )

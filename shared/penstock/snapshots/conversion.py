@@ -33,7 +33,7 @@ def convert(restored: RestoredState, stored: OperatorIdentity | None, own: Opera
         return  # the user asked to keep the state unchanged (--keep-state)
     if missing:
         raise InternalError(
-            "state is to be restored that was never stored",
+            "the savepoint does not hold state that the job restores",
             expected=", ".join(there),
             got=", ".join(missing),
         )

@@ -218,7 +218,9 @@ def _untouched(block: StoredBlock, newer: _Touched | None) -> pa.RecordBatch:
     packed = block.packed()
     last = packed.num_columns - 1
     if packed.schema.names[-1] != SLOT_COLUMN:
-        raise InternalError("rows known by slot have no slots", got=str(packed.schema.names))
+        raise InternalError(
+            "rows identified by slot number have no slot numbers", got=str(packed.schema.names)
+        )
     rows = unpack(packed, range(last))
     if newer is None:
         return rows

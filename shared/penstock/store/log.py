@@ -89,7 +89,7 @@ class DecisionLog:
                 expected="an entry as this version writes it (docs/state-format.md)",
                 got=repr(data[:200]),
                 where=self.key(n),
-                remedy="was it written by a newer version, or changed by hand?",
+                remedy="check whether a newer version wrote it, or whether it was changed by hand",
             ) from err
 
     async def begin(self, entry: JobAccepted) -> bool:
