@@ -88,8 +88,8 @@ chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200
 	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
 lock: ## pin all dependencies anew (needs uv on the PATH)
-	uv pip compile --universal --generate-hashes --extra avro --extra demo --extra dev --extra kafka --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
-	uv pip compile --universal --generate-hashes --extra avro --extra kafka --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	uv pip compile --universal --generate-hashes --extra avro --extra demo --extra dev --extra kafka --extra protobuf --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
+	uv pip compile --universal --generate-hashes --extra avro --extra kafka --extra protobuf --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
 	uv pip compile --universal --generate-hashes --group docs --no-emit-index-url --no-header --quiet -o docs/requirements.lock
 
 clean: ## remove the environment, caches and results

@@ -119,11 +119,19 @@ def _rows(type_: t.RowType, values: list[Any]) -> pa.Array:
         build_array(field.type, list(map(attrgetter(field_attribute(i)), there)))
         for i, field in enumerate(type_.fields)
     ]
-    fields = [pa.field(f.name, c.type) for f, c in zip(type_.fields, children, strict=True)]
-    if len(there) == len(values):
-        return pa.StructArray.from_arrays(children, fields=fields)
     # The fields of a NULL row are not converted: most rows of a column of variants are NULL.
-    absent = np.array([v is None for v in values])
+    absent = None if len(there) == len(values) else np.array([v is None for v in values])
+    return struct_of(type_, children, absent)
+
+
+def struct_of(type_: t.RowType, children: list[pa.Array], absent: np.ndarray | None) -> pa.Array:
+    """Rows whose fields are ``children``, which have values for those rows alone that are not NULL.
+
+    ``absent``: the rows that are NULL; None = there is none. The type has at least one field.
+    """
+    fields = [pa.field(f.name, c.type) for f, c in zip(type_.fields, children, strict=True)]
+    if absent is None:
+        return pa.StructArray.from_arrays(children, fields=fields)
     places = pa.array(np.cumsum(~absent) - 1, mask=absent)
     return pa.StructArray.from_arrays(
         [child.take(places) for child in children], fields=fields, mask=pa.array(absent)

@@ -21,6 +21,7 @@ FORMATS: Register[Format] = Register(
         "ogg-json": "penstock.formats.changelog.ogg:OggJsonFormat",
         "orc": "penstock.formats.orc:OrcFormat",
         "parquet": "penstock.formats.parquet:ParquetFormat",
+        "protobuf": "penstock.formats.protobuf.format:ProtobufFormat",
         "raw": "penstock.formats.raw:RawFormat",
     },
     make=instance_of(Format),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.formats.avro.schema import UNITS
-from penstock.formats.build import flatten
+from penstock.formats.build import flatten, struct_of
 from penstock.formats.json_encode import grouped
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -94,14 +94,8 @@ def _rows(type_: t.RowType, values: list[Any], node: Node, writer: Writer) -> pa
             continue
         child = _array(field.type, [v[field.name] for v in there], nodes[field.name], writer)
         children.append(child if child.type == want else child.cast(want))
-    fields = [pa.field(f.name, c.type) for f, c in zip(type_.fields, children, strict=True)]
-    if len(there) == len(values):
-        return pa.StructArray.from_arrays(children, fields=fields)
-    absent = np.array([v is None for v in values])
-    places = pa.array(np.cumsum(~absent) - 1, mask=absent)
-    return pa.StructArray.from_arrays(
-        [c.take(places) for c in children], fields=fields, mask=pa.array(absent)
-    )
+    absent = None if len(there) == len(values) else np.array([v is None for v in values])
+    return struct_of(type_, children, absent)
 
 
 def to_records(batch: Batch) -> list[dict[str, Any]]:
