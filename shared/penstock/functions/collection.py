@@ -11,6 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordError
+from penstock.functions.collection_types import (
+    INT,
+    cardinality_type,
+    container,
+    entries_type,
+    from_arrays_type,
+    two_arrays,
+    union_type,
+    with_element,
+)
 from penstock.functions.formatting import double_text
 from penstock.functions.inference import common_type
 from penstock.functions.signature import (
@@ -34,8 +44,6 @@ if TYPE_CHECKING:
 
     from penstock.functions.expr import Call
     from penstock.functions.vector import Vector
-
-INT = t.IntType()
 
 
 def external_rows(call: Call, function: Callable[..., Any], *, nulls: bool = False) -> Any:
@@ -209,63 +217,6 @@ def _define(
     )
 
 
-def _container(
-    param: Any,
-    result: Callable[[Any], t.LogicalType],
-    *rest: Any,
-    optional: int = 0,
-    always: bool = False,
-    element: bool = False,
-) -> Any:
-    """The first argument is an array or map. The result is nullable if an argument is, or if ``always``, or
-    if it is an ``element`` that may be NULL."""
-
-    def infer(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-        call.count(1 + len(rest) - optional, 1 + len(rest))
-        targets = []
-        for type_, wanted in zip(call.types, (param, *rest), strict=False):
-            target = wanted.accept(type_)
-            if target is None:
-                call.fail(f"{call.name}({', '.join(p.label for p in (param, *rest))})")
-            targets.append(target.with_nullable(type_.nullable))
-        out = result(targets[0])
-        nullable = call.any_nullable or always or (element and out.nullable)
-        return targets, out.with_nullable(nullable)
-
-    return infer
-
-
-def _with_element(result: Callable[[t.ArrayType, t.LogicalType], t.LogicalType]) -> Any:
-    """An array and a value of its element type; the result is NULL when the array is."""
-
-    def infer(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-        call.count(2)
-        array, value = call.types
-        if not isinstance(array, t.ArrayType):
-            call.fail(f"{call.name}(an array, an element)")
-        element = common_type([array.element, value])
-        if element is None:
-            call.fail(f"an element of type {array.element}")
-        wide = t.ArrayType(element, array.nullable)
-        same = common_type([array.element, value.with_nullable(array.element.nullable)]) == array.element
-        targets = [array if same else wide, element.with_nullable(value.nullable)]
-        return targets, result(array, element).with_nullable(array.nullable)
-
-    return infer
-
-
-def _two_arrays(result: Callable[[t.ArrayType, t.ArrayType], t.LogicalType], *, many: bool = False) -> Any:
-    def infer(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-        call.count(1 if many else 2, 255 if many else 2)
-        common = common_type(call.types)
-        if not isinstance(common, t.ArrayType):
-            call.fail("arrays of one element type")
-        targets = [common.with_nullable(x.nullable) for x in call.types]
-        return targets, common.with_nullable(call.any_nullable)
-
-    return infer
-
-
 def _unique(values: Sequence[Any]) -> list[Any]:
     out: list[Any] = []
     seen = set()
@@ -316,75 +267,54 @@ def _position(array: list[Any] | None, value: Any) -> int | None:
     return None if array is None or value is None else array.index(value) + 1 if value in array else 0
 
 
-_define("ELEMENT", _container(ARRAY, lambda array: array.element, element=True), _element, fails=True)
-_define("ARRAY_CONTAINS", _with_element(lambda array, element: t.BooleanType()), _contains, nulls=True)
-_define("ARRAY_POSITION", _with_element(lambda array, element: INT), _position, nulls=True)
+_define("ELEMENT", container(ARRAY, lambda array: array.element, element=True), _element, fails=True)
+_define("ARRAY_CONTAINS", with_element(lambda array, element: t.BooleanType()), _contains, nulls=True)
+_define("ARRAY_POSITION", with_element(lambda array, element: INT), _position, nulls=True)
 _define(
     "ARRAY_APPEND",
-    _with_element(lambda array, element: t.ArrayType(element)),
+    with_element(lambda array, element: t.ArrayType(element)),
     lambda a, v: None if a is None else [*a, v],
     nulls=True,
 )
 _define(
     "ARRAY_PREPEND",
-    _with_element(lambda array, element: t.ArrayType(element)),
+    with_element(lambda array, element: t.ArrayType(element)),
     lambda a, v: None if a is None else [v, *a],
     nulls=True,
 )
 _define(
     "ARRAY_REMOVE",
-    _with_element(lambda array, element: array),
+    with_element(lambda array, element: array),
     lambda a, v: None if a is None else [x for x in a if x != v],
     nulls=True,
 )
-_define("ARRAY_DISTINCT", _container(ARRAY, lambda array: array), _unique)
-_define("ARRAY_REVERSE", _container(ARRAY, lambda array: array), lambda a: a[::-1])
-_define(
-    "ARRAY_CONCAT", _two_arrays(lambda a, b: a, many=True), lambda *arrays: [v for a in arrays for v in a]
-)
-_define("ARRAY_EXCEPT", _two_arrays(lambda a, b: a), lambda a, b: [v for v in _unique(a) if v not in b])
-_define("ARRAY_INTERSECT", _two_arrays(lambda a, b: a), lambda a, b: [v for v in _unique(a) if v in b])
-_define("ARRAY_UNION", _two_arrays(lambda a, b: a), lambda a, b: _unique([*a, *b]))
-_define("ARRAY_JOIN", _container(ARRAY, lambda array: STRING, STR, STR, optional=1), _join)
+_define("ARRAY_DISTINCT", container(ARRAY, lambda array: array), _unique)
+_define("ARRAY_REVERSE", container(ARRAY, lambda array: array), lambda a: a[::-1])
+_define("ARRAY_CONCAT", two_arrays(lambda a, b: a, many=True), lambda *arrays: [v for a in arrays for v in a])
+_define("ARRAY_EXCEPT", two_arrays(lambda a, b: a), lambda a, b: [v for v in _unique(a) if v not in b])
+_define("ARRAY_INTERSECT", two_arrays(lambda a, b: a), lambda a, b: [v for v in _unique(a) if v in b])
+_define("ARRAY_UNION", two_arrays(lambda a, b: a), lambda a, b: _unique([*a, *b]))
+_define("ARRAY_JOIN", container(ARRAY, lambda array: STRING, STR, STR, optional=1), _join)
 _define(
     "ARRAY_MAX",
-    _container(ARRAY, lambda array: array.element, always=True),
+    container(ARRAY, lambda array: array.element, always=True),
     lambda a: max((v for v in a if v is not None), default=None),
 )
 _define(
     "ARRAY_MIN",
-    _container(ARRAY, lambda array: array.element, always=True),
+    container(ARRAY, lambda array: array.element, always=True),
     lambda a: min((v for v in a if v is not None), default=None),
 )
-_define("ARRAY_SLICE", _container(ARRAY, lambda array: array, AS_INT, AS_INT, optional=1), _slice)
-_define("ARRAY_SORT", _container(ARRAY, lambda array: array, BOOL, BOOL, optional=2), _sort, nulls=True)
-_define("MAP_KEYS", _container(MAP, lambda map_: t.ArrayType(map_.key)), lambda m: [k for k, _ in m])
-_define("MAP_VALUES", _container(MAP, lambda map_: t.ArrayType(map_.value)), lambda m: [v for _, v in m])
+_define("ARRAY_SLICE", container(ARRAY, lambda array: array, AS_INT, AS_INT, optional=1), _slice)
+_define("ARRAY_SORT", container(ARRAY, lambda array: array, BOOL, BOOL, optional=2), _sort, nulls=True)
+_define("MAP_KEYS", container(MAP, lambda map_: t.ArrayType(map_.key)), lambda m: [k for k, _ in m])
+_define("MAP_VALUES", container(MAP, lambda map_: t.ArrayType(map_.value)), lambda m: [v for _, v in m])
 
 
-def _cardinality(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-    call.count(1)
-    if not isinstance(call.types[0], (t.ArrayType, t.MapType, t.MultisetType)):
-        call.fail("an array, map or multiset")
-    return call.types, INT.with_nullable(call.any_nullable)
+_define("CARDINALITY", cardinality_type, len)
 
 
-_define("CARDINALITY", _cardinality, len)
-
-
-def _entries_type(map_: t.MapType) -> t.LogicalType:
-    return t.ArrayType(t.RowType((t.Field("key", map_.key), t.Field("value", map_.value))))
-
-
-_define("MAP_ENTRIES", _container(MAP, _entries_type), lambda m: [{"key": k, "value": v} for k, v in m])
-
-
-def _resolve_from_arrays(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-    call.count(2)
-    keys, values = call.types
-    if not isinstance(keys, t.ArrayType) or not isinstance(values, t.ArrayType):
-        call.fail("MAP_FROM_ARRAYS(an array of keys, an array of values)")
-    return call.types, t.MapType(keys.element, values.element, call.any_nullable)
+_define("MAP_ENTRIES", container(MAP, entries_type), lambda m: [{"key": k, "value": v} for k, v in m])
 
 
 def _from_arrays(keys: list[Any], values: list[Any]) -> list[tuple[Any, Any]]:
@@ -397,12 +327,5 @@ def _from_arrays(keys: list[Any], values: list[Any]) -> list[tuple[Any, Any]]:
     return _entries(keys, values)
 
 
-def _resolve_union(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-    common = common_type(call.types)
-    if not isinstance(common, t.MapType):
-        call.fail("maps of one type")
-    return [common.with_nullable(x.nullable) for x in call.types], common
-
-
-_define("MAP_FROM_ARRAYS", _resolve_from_arrays, _from_arrays, fails=True)
-_define("MAP_UNION", _resolve_union, lambda *maps: list({k: v for m in maps for k, v in m}.items()))
+_define("MAP_FROM_ARRAYS", from_arrays_type, _from_arrays, fails=True)
+_define("MAP_UNION", union_type, lambda *maps: list({k: v for m in maps for k, v in m}.items()))
