@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.functions.aggregates import canonical_aggregate, infer_aggregate, is_aggregate
 from penstock.functions.expr import Expr, Literal
-from penstock.sql.expressions import function_name
+from penstock.sql.reading import function_name
 from penstock.sql.syntax import JsonCall
 
 if TYPE_CHECKING:

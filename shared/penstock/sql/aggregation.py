@@ -15,7 +15,7 @@ from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft, is_aggregate_node
-from penstock.sql.expressions import dotted_parts, function_name
+from penstock.sql.reading import dotted_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
 from penstock.types import logical as t

@@ -13,9 +13,9 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
-from penstock.sql.expressions import column_parts, function_name
 from penstock.sql.joins import make_join
 from penstock.sql.marks import check_one_match
+from penstock.sql.reading import column_parts, function_name
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,8 @@ from penstock.functions.expr import Expr, Literal, PythonCall
 from penstock.functions.registry import field_access, make_call
 from penstock.sql import literals
 from penstock.sql.assigning import assignable, nullable
+from penstock.sql.json_calls import json_call
+from penstock.sql.reading import column_parts, dotted_parts, flat, function_name, unescaped
 from penstock.sql.syntax import JsonCall, TypedCast, TypedLiteral
 from penstock.types import logical as t
 
@@ -31,16 +31,6 @@ _BINARY: dict[type, str] = {
 }  # fmt: skip
 #: Nodes that mean the same with NOT inside: another node with the same words.
 _NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
-
-#: The clauses of each JSON function; those that are not here take NULL | ABSENT ON NULL.
-_JSON_OPTIONS = {
-    "JSON_VALUE": ("returning", "on_empty", "on_error"),
-    "JSON_QUERY": ("returning", "wrapper", "on_empty", "on_error"),
-    "JSON_EXISTS": ("on_error",),
-}
-_JSON_WORDS = {
-    "returning": "RETURNING", "wrapper": "WRAPPER", "on_empty": "ON EMPTY", "on_error": "ON ERROR", "on_null": "ON NULL",
-}  # fmt: skip
 
 
 #: A chain of an associative operator that is longer than this becomes a shallow tree.
@@ -123,7 +113,7 @@ class ExpressionBinder:
             case exp.UnicodeString():
                 escape = node.args.get("escape")
                 return literals.string(
-                    _unescaped(node.this, escape.this if isinstance(escape, exp.Expression) else "\\")
+                    unescaped(node.this, escape.this if isinstance(escape, exp.Expression) else "\\")
                 )
             case exp.Column():
                 return self._column(node)
@@ -131,7 +121,7 @@ class ExpressionBinder:
                 return self._dot(node)
             case exp.And() | exp.Or():
                 word = "AND" if isinstance(node, exp.And) else "OR"
-                return self.call(word, [self.bind(part) for part in _flat(node, type(node))], node)
+                return self.call(word, [self.bind(part) for part in flat(node, type(node))], node)
             case exp.Not():
                 return self._not(node)
             case exp.Neg():
@@ -153,7 +143,7 @@ class ExpressionBinder:
                 name = "TRY_CAST" if node.args.get("safe") else "CAST"
                 return self.call(name, [self.bind(node.this)], node, node.meta["type"])
             case JsonCall():
-                return self._json(node)
+                return json_call(self, node)
             case exp.Anonymous():
                 return self._function(node)
             case exp.Bracket():
@@ -349,43 +339,6 @@ class ExpressionBinder:
         args.append(self.bind(default) if default is not None else Literal(None, t.NullType()))
         return self.call("CASE", args, node)
 
-    def _json(self, node: JsonCall) -> Expr:
-        name, options = node.args["name"], node.meta["options"]
-        args = [self.bind(e) for e in node.expressions]
-        null = Literal(None, t.NullType())
-        for option in options:
-            if option not in _JSON_OPTIONS.get(name, ("on_null",)):
-                raise self.source.error(
-                    f"{name} takes no {_JSON_WORDS[option]}",
-                    node,
-                    remedy="docs/functions.md shows its clauses",
-                )
-        defaults = ("on_empty", "on_error") if name != "JSON_VALUE" else ()
-        default = next((o for o in defaults if options.get(o, ("",))[0] == "DEFAULT"), None)
-        if default is not None:
-            raise self.source.error(
-                f"{name} takes no DEFAULT value",
-                node,
-                expected=f"NULL, EMPTY ARRAY … or ERROR {_JSON_WORDS[default]}",
-            )
-        if name == "JSON_VALUE":
-            if not options:
-                return self.call(name, args, node)
-            for key in ("on_empty", "on_error"):
-                word, default = options.get(key, ("NULL", None))
-                args += [literals.string(word), self.bind(default) if default is not None else null]
-            return self.call(name, args, node, options.get("returning"))
-        if name == "JSON_QUERY":
-            if options:
-                args.append(literals.string(options.get("wrapper", "WITHOUT")))
-                args += [literals.string(options.get(k, ("NULL", None))[0]) for k in ("on_empty", "on_error")]
-            return self.call(name, args, node, options.get("returning"))
-        if name == "JSON_EXISTS":
-            if "on_error" in options:
-                args.append(literals.string(options["on_error"][0]))
-            return self.call(name, args, node)
-        return self.call(name, [literals.string(options["on_null"]), *args], node)
-
     def _function(self, node: exp.Anonymous) -> Expr:
         name = function_name(node)
         for argument in node.expressions:
@@ -428,43 +381,6 @@ class ExpressionBinder:
         return out
 
 
-def function_name(node: exp.Anonymous) -> str:
-    """The name of a called function."""
-    return node.this.name if isinstance(node.this, exp.Expression) else str(node.this)
-
-
-def column_parts(node: exp.Column) -> list[str]:
-    """The parts of a qualified column name."""
-    return [part.name for part in node.parts]
-
-
-def dotted_parts(node: exp.Expression) -> list[str] | None:
-    """The names of ``a.b.c.d.e``, or None when a call or an index is inside."""
-    match node:
-        case exp.Column():
-            return column_parts(node)
-        case exp.Identifier():
-            return [node.name]
-        case exp.Dot():
-            left, right = dotted_parts(node.this), dotted_parts(node.expression)
-            return left + right if left is not None and right is not None else None
-    return None
-
-
-def _flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
-    """The operands of a AND (b AND c) without nesting; parentheses around another operator stay."""
-    parts, waiting = [], [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, exp.Paren) and isinstance(node.this, kind):
-            node = node.this  # type: ignore[assignment]
-        if isinstance(node, kind):
-            waiting += (node.expression, node.this)
-        else:
-            parts.append(node)
-    return parts
-
-
 def _associative(function: str, terms: list[Expr]) -> bool:
     """Whether brackets do not matter: integers of one type wrap in any order, and text is joined. The type of a
     decimal sum depends on the order, and so does the value of a sum of floats."""
@@ -472,20 +388,3 @@ def _associative(function: str, terms: list[Expr]) -> bool:
         return all(isinstance(term.type, t.CharType | t.VarCharType) for term in terms)
     kinds = {type(term.type) for term in terms}
     return function in ("+", "*") and len(kinds) == 1 and kinds <= set(t.INTEGERS)
-
-
-def _unescaped(text: str, escape: str) -> str:
-    """The text of U&'…' UESCAPE '…': four hexadecimal digits follow the escape character; two escape characters
-    mean one."""
-    mark = re.escape(escape)
-    return re.sub(
-        f"{mark}(?:([0-9a-fA-F]{{4}})|{mark})", lambda m: chr(int(m[1], 16)) if m[1] else escape, text
-    )
-
-
-def literal_number(node: exp.Expression) -> int | None:
-    """The value of a whole-number literal."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        value = Decimal(node.this)
-        return int(value) if value == int(value) else None
-    return None

@@ -10,7 +10,7 @@ from penstock.functions.expr import Expr
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
-from penstock.sql.expressions import column_parts, literal_number
+from penstock.sql.reading import column_parts, literal_number
 
 if TYPE_CHECKING:
     from penstock.sql.expressions import ExpressionBinder

@@ -15,8 +15,9 @@ from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, draft, is_aggregate_node
 from penstock.sql.consumption import consume, variant
 from penstock.sql.errors import did_you_mean
-from penstock.sql.expressions import ExpressionBinder, function_name
+from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.ordering import sort_item
+from penstock.sql.reading import function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.types import logical as t
 

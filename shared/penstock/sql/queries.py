@@ -22,10 +22,11 @@ from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import UID_HINT, source_ref, with_options
 from penstock.sql.consumption import consume, consuming
 from penstock.sql.errors import Source
-from penstock.sql.expressions import ExpressionBinder, dotted_parts
+from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.joins import bind_correlate, bind_join, make_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
+from penstock.sql.reading import dotted_parts
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation

@@ -12,9 +12,10 @@ from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
 from penstock.sql.correlated import conjuncts, own_parts
-from penstock.sql.expressions import ExpressionBinder, column_parts
+from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.joins import make_join
 from penstock.sql.marks import asks_for_a_row, unwrapped
+from penstock.sql.reading import column_parts
 from penstock.sql.scalars import value_subqueries, with_scalars
 from penstock.sql.scope import Relation, joined, joined_schema
 

@@ -13,7 +13,8 @@ from penstock.functions.zones import is_utc
 from penstock.jobgraph.specs import WindowSpec
 from penstock.plan import nodes as n
 from penstock.sql.errors import did_you_mean
-from penstock.sql.expressions import ExpressionBinder, function_name
+from penstock.sql.expressions import ExpressionBinder
+from penstock.sql.reading import function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.syntax import Descriptor, TableArgument, TableFunction
 from penstock.types import logical as t

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.aggregates import is_aggregate
-from penstock.sql.expressions import dotted_parts
+from penstock.sql.reading import dotted_parts
 from penstock.table.expression import Expression
 from penstock.table.marks import Bound, ColumnChoice, ColumnRange, Flattened, RowCount, WindowTime
 from penstock.table.syntax import column, identifier
