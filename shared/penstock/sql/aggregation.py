@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
-import msgspec
 from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.functions.expr import AggregateCall, Expr, FieldAccess, InputRef, Literal
-from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft, is_aggregate_node
+from penstock.sql.grouping_sets import SET_NUMBER, expand, number_of_set, product, sets_of
+from penstock.sql.input_columns import InputColumns
 from penstock.sql.reading import dotted_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
@@ -26,36 +25,6 @@ if TYPE_CHECKING:
     from penstock.plan.properties import WindowProperty
     from penstock.sql.queries import QueryBinder
     from penstock.sql.scalars import Special
-
-_SET_NUMBER = t.BigIntType(nullable=False)
-
-
-class _Columns:
-    """Input columns plus computed ones appended as needed."""
-
-    def __init__(self, ctx: QueryBinder, relation: Relation) -> None:
-        self.ctx = ctx
-        self.relation = relation
-        self.extra: list[Expr] = []
-
-    def index(self, expr: Expr) -> int:
-        if isinstance(expr, InputRef):
-            return expr.index
-        at = position(expr, self.extra)
-        if at is None:
-            self.extra.append(expr)
-            at = len(self.extra) - 1
-        return len(self.relation.node.schema) + at
-
-    def node(self) -> n.Node:
-        if not self.extra:
-            return self.relation.node
-        fields = self.relation.node.schema.fields
-        exprs = [InputRef(i, f.type) for i, f in enumerate(fields)]
-        names = [(f.name, f.type) for f in fields] + [(f"$f{i}", e.type) for i, e in enumerate(self.extra)]
-        schema = unique_schema(names)
-        schema = t.Schema(schema.fields, self.relation.node.schema.rowtime)
-        return n.Project(input=self.relation.node, expressions=(*exprs, *self.extra), schema=schema)
 
 
 class Aggregation:
@@ -119,7 +88,7 @@ class Aggregation:
             )
         for item in group.expressions:
             if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
-                sets = self._product(sets, self._sets_of(item))
+                sets = product(sets, sets_of(item, self._item_keys))
                 continue
             window = group_window(self.ctx, item, self.relation)
             if window is not None:
@@ -150,29 +119,12 @@ class Aggregation:
             at = len(self.key_exprs) - 1
         return [at]
 
-    def _sets_of(self, item: exp.Expression) -> list[list[int]]:
-        if isinstance(item, exp.GroupingSets):
-            out: list[list[int]] = []
-            for part in item.expressions:
-                nested = isinstance(part, (exp.GroupingSets, exp.Cube, exp.Rollup))
-                out += self._sets_of(part) if nested else [self._item_keys(part)]
-            return out
-        parts = [self._item_keys(part) for part in item.expressions]
-        if isinstance(item, exp.Rollup):
-            return [[k for part in parts[:i] for k in part] for i in range(len(parts), -1, -1)]
-        picks = chain.from_iterable(combinations(parts, r) for r in range(len(parts), -1, -1))
-        return [[k for part in pick for k in part] for pick in picks]
-
-    @staticmethod
-    def _product(sets: list[list[int]] | None, more: list[list[int]]) -> list[list[int]]:
-        return more if sets is None else [a + b for a in sets for b in more]
-
     # -- building ---------------------------------------------------------------------------
 
     def _build(self) -> n.Node:
         if self.window is not None and self.window.zone is not None:
             self.relation = in_local_time(self.relation, self.window.time, self.window.zone)
-        columns = _Columns(self.ctx, self.relation)
+        columns = InputColumns(self.ctx, self.relation)
         window = self.ctx.analysis.of(self.relation.node).window
         grouped = {e.index for e in self.key_exprs if isinstance(e, InputRef)}
         windowed = (
@@ -221,8 +173,8 @@ class Aggregation:
                 expected="TABLE(TUMBLE(…)) with window_start and window_end in every set",
                 remedy="GROUP BY window_start, window_end, GROUPING SETS (…) over the table function",
             )
-        expand, moved, by = self._expand(node, keys, calls)
-        types, names = expand.schema.types, expand.schema.names
+        expanded, moved, by = expand(node, keys, calls, self.sets)
+        types, names = expanded.schema.types, expanded.schema.names
         assert window.start is not None
         assert window.end is not None
         sides = {window.start: "start", window.end: "end"}
@@ -244,7 +196,7 @@ class Aggregation:
                 self.key_index[i] = self.window_columns[sides[k]]
         self.set_index, self.first_call = len(kept), len(kept) + 1
         return n.WindowAggregate(
-            input=expand,
+            input=expanded,
             window=window.spec,
             keys=(*kept, by - 1),
             aggregates=moved,
@@ -253,45 +205,15 @@ class Aggregation:
         )
 
     def _expanded(self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]) -> n.Node:
-        expand, moved, by = self._expand(node, keys, calls)
-        types, names = expand.schema.types, node.schema.names
+        expanded, moved, by = expand(node, keys, calls, self.sets)
+        types, names = expanded.schema.types, node.schema.names
         out = [(names[k], types[i]) for i, k in enumerate(keys)]
-        out += [("$set", _SET_NUMBER)] + [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
+        out += [("$set", SET_NUMBER)] + [(f"EXPR${i}", c.type) for i, c in enumerate(calls)]
         schema = unique_schema(out)
         for i in range(len(keys)):
             self.key_index[i] = InputRef(i, schema.types[i])
         self.set_index, self.first_call = len(keys), by
-        return n.Aggregate(input=expand, keys=tuple(range(by)), aggregates=moved, schema=schema)
-
-    def _expand(
-        self, node: n.Node, keys: list[int], calls: tuple[AggregateCall, ...]
-    ) -> tuple[n.Expand, tuple[AggregateCall, ...], int]:
-        """Repeats each row once per grouping set, with NULL for the keys outside the set and the set's number
-        as one more key. The result: (node, aggregates over it, number of columns in front)."""
-        assert self.sets is not None
-        fields = node.schema.fields
-        refs: list[Expr] = [InputRef(i, f.type) for i, f in enumerate(fields)]
-        types = [
-            fields[k].type if all(i in s for s in self.sets) else fields[k].type.with_nullable(True)
-            for i, k in enumerate(keys)
-        ]
-        lists = []
-        for g, members in enumerate(self.sets):
-            picked: list[Expr] = [
-                InputRef(k, types[i]) if i in members else Literal(None, types[i]) for i, k in enumerate(keys)
-            ]
-            lists.append((*picked, Literal(g, _SET_NUMBER), *refs))
-        named = [(f"$g{i}", type_) for i, type_ in enumerate(types)] + [("$set", _SET_NUMBER)]
-        named += [(f.name, f.type) for f in fields]
-        expand = n.Expand(input=node, projections=tuple(lists), schema=unique_schema(named))
-        by = len(keys) + 1
-        moved = tuple(
-            msgspec.structs.replace(
-                c, args=tuple(a + by for a in c.args), filter=c.filter + by if c.filter is not None else None
-            )
-            for c in calls
-        )
-        return expand, moved, by
+        return n.Aggregate(input=expanded, keys=tuple(range(by)), aggregates=moved, schema=schema)
 
     def _grouping_function(self, node: exp.Expression) -> Expr | None:
         """GROUPING(k …), GROUPING_ID(k …) and GROUP_ID(): a number for each set."""
@@ -307,17 +229,7 @@ class Aggregation:
                 raise self.ctx.source.error(f"{name} needs a column of GROUP BY", argument)
             keys.append(at)
         sets = self.sets if self.sets is not None else [list(range(len(self.key_exprs)))]
-        if name == "GROUP_ID":
-            values = [sets[:i].count(one) for i, one in enumerate(sets)]
-        else:
-            values = [int("".join("0" if k in one else "1" for k in keys) or "0", 2) for one in sets]
-        if self.sets is None or len(set(values)) == 1:
-            return Literal(values[0], _SET_NUMBER)
-        number = InputRef(self.set_index, _SET_NUMBER)
-        args: list[Expr] = []
-        for g, value in enumerate(values[:-1]):
-            args += [make_call("=", [number, Literal(g, _SET_NUMBER)]), Literal(value, _SET_NUMBER)]
-        return make_call("CASE", [*args, Literal(values[-1], _SET_NUMBER)])
+        return number_of_set(name, keys, sets, InputRef(self.set_index, SET_NUMBER))
 
     def _window_node(
         self,
@@ -366,7 +278,7 @@ class Aggregation:
             schema=schema,
         )
 
-    def _call(self, one: AggregateDraft, columns: _Columns) -> AggregateCall:
+    def _call(self, one: AggregateDraft, columns: InputColumns) -> AggregateCall:
         return AggregateCall(
             one.function,
             tuple(columns.index(a) for a in one.args),
