@@ -11,10 +11,7 @@ from penstock.errors import PenstockError
 from penstock.testing.conformance.base import leaves_nothing, same_rows
 from penstock.testing.conformance.connector import ConnectorConformance
 from penstock.testing.conformance.data_thread import (
-    DataThread,
-    helper_faults,
     measured_in_passes,
-    waits_of_this_thread,
 )
 from penstock.testing.conformance.driving import (
     BadRecords,
@@ -26,6 +23,7 @@ from penstock.testing.conformance.driving import (
     measured,
     read_to_end,
 )
+from penstock.testing.conformance.reading import reading_faults
 
 if TYPE_CHECKING:
     from penstock.connectors.base import Connector, Split
@@ -340,7 +338,17 @@ class SourceConformance(ConnectorConformance):
         """``loop``: no call to the helper thread, no wait, no long stretch on the data thread. ``native``:
         besides, calls to the helper thread, which neither hold the interpreter's lock nor run Python for
         long. Measured in CPU time and lines, so that a busy machine changes nothing."""
-        measured_in_passes(self._measured_pass)
+
+        def one_pass() -> dict[str, str]:
+            wrong: dict[str, str] = {}
+
+            async def check(driver: Driver) -> None:
+                wrong.update(await reading_faults(driver))
+
+            self._drive(check)
+            return wrong
+
+        measured_in_passes(one_pass)
 
     def test_the_helper_process_is_measured(self) -> None:
         """Of a connector that runs in helper processes: what the way through one costs (``figures``)."""
@@ -352,41 +360,6 @@ class SourceConformance(ConnectorConformance):
             assert self.figures.rows == len(self.expected()), f"{self.figures.rows} rows were measured"
 
         self._drive(check)
-
-    def _measured_pass(self) -> dict[str, str]:
-        """What went wrong in one pass, by kind."""
-        wrong: dict[str, str] = {}
-
-        async def check(driver: Driver) -> None:
-            runs = driver.connector.runs
-            splits = await driver.splits()
-            polls = waits = 0
-            driver.helper.calls = 0
-            async with DataThread(driver.helper) as thread:
-                reader = await driver.reader(splits)
-                try:
-                    while True:
-                        before = waits_of_this_thread()
-                        fetched = reader.poll()
-                        waits += waits_of_this_thread() > before
-                        polls += 1
-                        if fetched is None:
-                            if reader.finished_splits() >= {s.id for s in splits}:
-                                break
-                            await reader.wait()
-                        await asyncio.sleep(0)
-                finally:
-                    await reader.close()
-            wrong.update(thread.faults(": hand over fewer rows a poll"))
-            if runs == "loop":
-                if driver.helper.calls:
-                    wrong["helper"] = "runs = 'loop', but it calls SourceContext.run: declare 'native'"
-                elif waits * 10 > polls:
-                    wrong["waits"] = f"poll waited for something in {waits} of {polls} calls; it must not"
-            wrong.update(helper_faults(driver.helper))
-
-        self._drive(check)
-        return wrong
 
 
 def _difference(got: Rows, want: Rows) -> str:
