@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from penstock.runtime.slot import MAX_LOG_CHARACTERS, MAX_UNREAD_BYTES, Slot
+from penstock.runtime.slot_reports import MAX_LOG_CHARACTERS, MAX_UNREAD_BYTES, SlotReports
 
 
 def test_lines_for_a_task_manager_that_does_not_read_stay_in_the_slots_log(
@@ -17,7 +16,7 @@ def test_lines_for_a_task_manager_that_does_not_read_stay_in_the_slots_log(
     control = SimpleNamespace(
         unread_bytes=0, send=lambda message: sent.append((message.event, message.fields["error"]))
     )
-    slot = Slot(control, None, "a", Path("none"))  # type: ignore[arg-type]
+    slot = SlotReports(control, lambda: None)  # type: ignore[arg-type]
     slot.log("warning", "first", error="one")
     slot.log("warning", "long", error="x" * 100_000)
     control.unread_bytes = MAX_UNREAD_BYTES + 1

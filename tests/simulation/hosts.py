@@ -21,6 +21,7 @@ import penstock.runtime.checkpoints
 import penstock.runtime.control_channel
 import penstock.runtime.network.hub
 import penstock.runtime.slot
+import penstock.runtime.slot_reports
 import penstock.state.cold_rows
 import penstock.state.memory
 import penstock.state.tables
@@ -279,7 +280,7 @@ def simulated_hosts(
                 _Namespace(None, dump_traceback_later=no_dump, cancel_dump_traceback_later=no_dump),
             ),
             (slot, "socket", _Namespace(socket, recv_fds=recv_fds, socket=lambda fileno: fileno)),
-            (slot, "print", no_dump),
+            (penstock.runtime.slot_reports, "print", no_dump),
             (penstock.runtime.network.hub, "open_socket", hosts.dial),
             (penstock.connectors.filesystem.sink, "open_files", lambda path, _: (disk, path)),
             *((penstock.runtime.checkpoints, name, value) for name, value in limits.items()),

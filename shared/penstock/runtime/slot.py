@@ -22,26 +22,18 @@ import msgspec
 
 from penstock.config import NETWORK_MEMORY, STATE_MEMORY
 from penstock.errors import FencedError, InternalError, PenstockError
-from penstock.log_events import LogEvent
 from penstock.messages.slot import (
     LOCAL_STATE,
     CancelTasks,
     CheckpointAborted,
-    CheckpointAcknowledged,
     CheckpointComplete,
-    CheckpointDeclined,
-    CheckpointMetrics,
     DataConnection,
     Deploy,
-    FinalCheckpointWanted,
     MasterChanged,
     ReportMetrics,
     ShutdownSlot,
-    SlotLog,
     SlotReady,
-    StateHandle,
     TaskMetricsReport,
-    TaskStateChanged,
     TriggerCheckpoint,
 )
 from penstock.messages.states import ExecutionState
@@ -52,14 +44,14 @@ from penstock.runtime.control_channel import ControlChannel
 from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
 from penstock.runtime.elements import Barrier
-from penstock.runtime.environment import Environment, wall_clock_ms
+from penstock.runtime.environment import Environment
 from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
+from penstock.runtime.slot_reports import MAX_UNREAD_BYTES, SlotReports
 from penstock.state.memory import StateMemory
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:
-    from penstock.messages.slot import ErrorInfo
     from penstock.runtime.task import Task
 
 #: Seconds between two metric reports.
@@ -68,10 +60,6 @@ REPORT_S = 1.0
 STALL_S = 5.0
 #: When the slot is ended, data of finished tasks has this long to leave.
 DRAIN_S = 0.5
-#: Metrics and log lines are dropped while this much waits for the task manager to read.
-MAX_UNREAD_BYTES = 8 * 1024 * 1024
-#: Bytes of a line for the task manager's log.
-MAX_LOG_CHARACTERS = 16 * 1024
 _SWITCH_INTERVAL_S = 2e-4
 
 
@@ -82,6 +70,7 @@ class Slot:
         self, control: ControlChannel, fd_channel: socket.socket, allocation_id: str, local_dir: Path
     ) -> None:
         self._control = control
+        self._reports = SlotReports(control, self._report)
         self._fd_channel = fd_channel
         self._allocation_id = allocation_id
         self._local_dir = local_dir
@@ -113,7 +102,7 @@ class Slot:
                 try:
                     await self._handle(message)
                 except FencedError as err:
-                    self.log("warning", "command_refused", error=err)
+                    self._reports.log("warning", "command_refused", error=err)
         finally:
             reports.cancel()
             await self._shutdown()
@@ -170,7 +159,7 @@ class Slot:
                 )
             return
         self._fence(deploy.epoch, "deployment")
-        self._deploy = deploy
+        self._deploy = self._reports.deploy = deploy
         try:
             if self._broken is not None:
                 raise self._broken
@@ -178,7 +167,7 @@ class Slot:
         except Exception as err:
             info = error_info(err, task=f"slot {self._allocation_id}")
             for task in deploy.tasks:
-                self._send_state(task.execution_id, task.vertex_id, task.subtask_index, info)
+                self._reports.send_state(task.execution_id, task.vertex_id, task.subtask_index, info)
 
     async def _deploy_tasks(self, deploy: Deploy) -> None:
         config = {**deploy.job_graph.config, **deploy.config}
@@ -197,7 +186,7 @@ class Slot:
             function=await load_functions(deploy.job_graph, store, self._local_dir),
             credits=CreditPool(NETWORK_MEMORY.read(config)),
             memory=StateMemory(STATE_MEMORY.read(config)),
-            log=self.log,
+            log=self._reports.log,
         )
         self._network = NetworkHub(
             allocation_id=self._allocation_id,
@@ -212,7 +201,7 @@ class Slot:
             deploy.job_graph,
             deploy.tasks,
             environment=self._environment,
-            listener=self,
+            listener=self._reports,
             allocation_id=self._allocation_id,
             locations=deploy.locations,
             network=self._network,
@@ -231,7 +220,7 @@ class Slot:
         for execution_id in message.execution_ids:
             task = tasks.get(execution_id)
             if task is None:
-                self._decline(execution_id, message.checkpoint_id, "no such execution in this slot")
+                self._reports.decline(execution_id, message.checkpoint_id, "no such execution in this slot")
             else:
                 task.trigger_checkpoint(barrier)
 
@@ -244,7 +233,7 @@ class Slot:
             except BlockingIOError:
                 return
             except OSError as err:
-                self.log("warning", "data_channel_failed", error=err)
+                self._reports.log("warning", "data_channel_failed", error=err)
                 data, fds = b"", []
             if not data:
                 asyncio.get_running_loop().remove_reader(self._fd_channel.fileno())
@@ -264,107 +253,12 @@ class Slot:
         try:
             await self._network.accept(sock, preface)
         except PenstockError as err:
-            self.log("warning", "data_connection_refused", reason=err)
+            self._reports.log("warning", "data_connection_refused", reason=err)
 
     def _connection_lost(self, err: PenstockError) -> None:
         for task in self._tasks().values():
             if not task.state.terminal:
                 self._spawn(task.fail(err))
-
-    # -- what tasks tell ---------------------------------------------------------------------------
-
-    def state_changed(
-        self, task: Task, state: ExecutionState, error: ErrorInfo | None, final: StateHandle | None
-    ) -> None:
-        """Report a task's new state; metrics are reported before a terminal state."""
-        if state is ExecutionState.DEPLOYING:
-            return
-        if state.terminal:
-            self._report()  # first: with the last report of the last task the job is over
-        d = task.descriptor
-        self._send_state(d.execution_id, d.vertex_id, d.subtask_index, error, state, final)
-
-    def _send_state(
-        self,
-        execution_id: str,
-        vertex_id: str,
-        subtask_index: int,
-        error: ErrorInfo | None,
-        state: ExecutionState = ExecutionState.FAILED,
-        final: StateHandle | None = None,
-    ) -> None:
-        deploy = self._deploy
-        assert deploy is not None
-        self._control.send(
-            TaskStateChanged(
-                job_id=deploy.job_id,
-                job_attempt=deploy.job_attempt,
-                execution_id=execution_id,
-                vertex_id=vertex_id,
-                subtask_index=subtask_index,
-                state=state,
-                timestamp_ms=wall_clock_ms(),
-                error=error,
-                final=final,
-            )
-        )
-
-    def acknowledged(
-        self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
-    ) -> None:
-        """Report a written snapshot."""
-        assert self._deploy is not None
-        self._control.send(
-            CheckpointAcknowledged(
-                job_id=self._deploy.job_id,
-                job_attempt=self._deploy.job_attempt,
-                execution_id=task.descriptor.execution_id,
-                vertex_id=task.descriptor.vertex_id,
-                subtask_index=task.descriptor.subtask_index,
-                checkpoint_id=checkpoint_id,
-                handle=handle,
-                metrics=metrics,
-            )
-        )
-
-    def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
-        """Report that a task takes no part in a checkpoint."""
-        self._decline(task.descriptor.execution_id, checkpoint_id, reason, finishing)
-
-    def _decline(self, execution_id: str, checkpoint_id: int, reason: str, finishing: bool = False) -> None:
-        if self._deploy is None:
-            return
-        self._control.send(
-            CheckpointDeclined(
-                job_id=self._deploy.job_id,
-                job_attempt=self._deploy.job_attempt,
-                execution_id=execution_id,
-                checkpoint_id=checkpoint_id,
-                reason=reason,
-                finishing=finishing,
-            )
-        )
-
-    def final_checkpoint_wanted(self, task: Task) -> None:
-        """Report that a task needs a final checkpoint."""
-        assert self._deploy is not None
-        self._control.send(
-            FinalCheckpointWanted(
-                job_id=self._deploy.job_id,
-                job_attempt=self._deploy.job_attempt,
-                execution_id=task.descriptor.execution_id,
-            )
-        )
-
-    def log(self, level: str, event: str, /, **fields: Any) -> None:
-        """Log an event to stderr and to the task manager, without credentials. Events are dropped if the latter
-        does not read."""
-        told = {name: without_credentials(str(value)) for name, value in fields.items()}
-        print(f"{level}: {LogEvent(event, told)}", file=sys.stderr, flush=True)  # noqa: T201  the slot's own log
-        # The slot's log has all of it; reports that the task manager does not read must not pile up here.
-        if self._control.unread_bytes <= MAX_UNREAD_BYTES:
-            short = {name: value[:MAX_LOG_CHARACTERS] for name, value in told.items()}
-            self._control.send(SlotLog(level=level, event=event, fields=short))
 
     # -- figures --------------------------------------------------------------------------------
 
@@ -441,7 +335,7 @@ class Slot:
 
     def _break(self, err: Exception) -> None:
         """An error that belongs to no task: all tasks fail, and none is started here any more."""
-        self.log("error", "slot_failed", error=repr(err))
+        self._reports.log("error", "slot_failed", error=repr(err))
         sys.stderr.write(without_credentials("".join(traceback.format_exception(err))))
         if self._broken is not None:
             return  # they fail already
@@ -455,9 +349,9 @@ class Slot:
         code tries again or has raised already."""
         err = context.get("exception")
         if "future" in context and isinstance(err, OSError):
-            self.log("warning", "abandoned_connection_failed", error=repr(err))
+            self._reports.log("warning", "abandoned_connection_failed", error=repr(err))
             return
-        self.log("error", "loop_error", message=context.get("message"), error=repr(err))
+        self._reports.log("error", "loop_error", message=context.get("message"), error=repr(err))
         if isinstance(err, Exception):
             self._break(err)
 
