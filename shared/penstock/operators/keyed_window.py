@@ -29,6 +29,7 @@ from penstock.operators.window_contexts import (
     TriggerContext,
     Window,
     WindowContext,
+    cleanup_time,
     user_window,
 )
 from penstock.operators.window_functions import GLOBAL_END, TriggerResult, WindowCall
@@ -176,7 +177,7 @@ class KeyedWindowOperator(Operator):
             self._contents.add(row)
             result = self._on_element(row, time, window)
             self._apply(result, key, window)
-            self._register(key, window, self._cleanup_time(window))
+            self._register(key, window, cleanup_time(self._spec, window))
         if not taken:
             late.append(index)
 
@@ -188,13 +189,7 @@ class KeyedWindowOperator(Operator):
         return before
 
     def _is_late(self, window: Window) -> bool:
-        return self._spec.event_time and self._cleanup_time(window) <= self._watermark
-
-    def _cleanup_time(self, window: Window) -> int:
-        if window[1] == GLOBAL_END:
-            return MAX_WATERMARK
-        lateness = self._spec.allowed_lateness_us if self._spec.event_time else 0
-        return window[1] - LAST_US + lateness
+        return self._spec.event_time and cleanup_time(self._spec, window) <= self._watermark
 
     def _register(self, key: Any, window: Window, time: int) -> None:
         """Register a timer of (key, window) at ``time`` µs."""
@@ -255,7 +250,7 @@ class KeyedWindowOperator(Operator):
         backend, entry = self._backend, (key, window)
         end = window[1] - LAST_US
         backend.event_timers.delete(end, entry, backend.journal)
-        backend.event_timers.delete(self._cleanup_time(window), entry, backend.journal)
+        backend.event_timers.delete(cleanup_time(self._spec, window), entry, backend.journal)
         backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
 
     def _is_merged_away(self, key: Any, window: Window) -> bool:
@@ -368,7 +363,7 @@ class KeyedWindowOperator(Operator):
             self._apply(result, key, window)
         elif time == end:
             self._fire(key, window)
-        if time >= self._cleanup_time(window):
+        if time >= cleanup_time(self._spec, window):
             self._clear(key, window)
 
     def on_processing_time(self, now_ms: int) -> Iterator[Output]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
+from penstock.operators.operator import MAX_WATERMARK
 from penstock.operators.process_context import MAX_LONG, to_ms, to_us
 from penstock.operators.window_functions import GLOBAL_END, CountWindow, GlobalWindow, TimeWindow
 from penstock.state.states import MergingState
@@ -12,6 +13,7 @@ from penstock.state.states import MergingState
 if TYPE_CHECKING:
     from typing import Self
 
+    from penstock.jobgraph.specs import KeyedWindowSpec
     from penstock.operators.keyed_window import KeyedWindowOperator
 
 #: (start, end) in µs.
@@ -26,6 +28,14 @@ def user_window(window: Window) -> TimeWindow:
     if window[1] == GLOBAL_END:
         return GlobalWindow(*window) if window[0] < 0 else CountWindow(*window)
     return TimeWindow(window[0] // _MS, window[1] // _MS)
+
+
+def cleanup_time(spec: KeyedWindowSpec, window: Window) -> int:
+    """When everything of a window is given up (µs)."""
+    if window[1] == GLOBAL_END:
+        return MAX_WATERMARK
+    lateness = spec.allowed_lateness_us if spec.event_time else 0
+    return window[1] - LAST_US + lateness
 
 
 class _Context:
@@ -129,7 +139,7 @@ class TriggerContext(_Context):
         own timer.
         """
         if window[1] != GLOBAL_END:
-            for own in (window[1] - LAST_US, self._operator._cleanup_time(window)):
+            for own in (window[1] - LAST_US, cleanup_time(self._operator._spec, window)):
                 if time == own // _MS:
                     return own
         return to_us(time)
