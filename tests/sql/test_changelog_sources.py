@@ -179,6 +179,17 @@ def test_a_deletion_with_a_time_ends_a_version():
     assert rows(script, AS_OF) == [(1, 10), (2, None), (3, 20), (4, 21), (5, 12), (6, None)]
 
 
+def test_an_update_of_the_key_ends_the_version_of_the_old_key():
+    MemoryTable(
+        "people", SCHEMA,
+        [[batch((INSERT, 1, "ann", 10, at(1)), (BEFORE, 1, "ann", 10, at(5)), (AFTER, 2, "ann", 10, at(5)))]],
+        changelog="retract",
+    )  # fmt: skip
+    MemoryTable("orders", ORDERS, [[Batch.of(ORDERS, ORDER_ROWS)]])
+    script = VERSIONED + declared(", WATERMARK FOR at AS at")
+    assert rows(script, AS_OF) == [(1, 10), (2, 10), (3, None), (4, 10), (5, None), (6, None)]
+
+
 def test_a_deletion_without_a_time_is_an_error_of_a_versioned_table():
     upserts(*CHANGES)
     MemoryTable("orders", ORDERS, [[Batch.of(ORDERS, ORDER_ROWS)]])

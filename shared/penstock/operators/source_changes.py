@@ -38,21 +38,25 @@ def computed_upserts(batch: Batch, schema: Schema, computed: Computed, known: Se
     return Batch.concat([whole, gone.with_columns(schema, partial)]).take(order)
 
 
-def without_before(batch: Batch, keys: Sequence[int]) -> Batch:
-    """The changelog without −U rows, for consumers that replace rows by the columns ``keys``.
+def by_key(batch: Batch, keys: Sequence[int], *, drops_before: bool) -> Batch:
+    """The changelog of a table whose rows have the key ``keys``.
 
-    A −U whose +U, the next row, has another key would leave the old row standing. It is a −D, and the +U is +I.
+    A −U and its +U, the next row, with another key are a −D and a +I: for who keeps rows by key they are two rows.
+    ``drops_before``: the other −U rows are left out, for consumers that replace rows by the key.
     """
     if batch.kinds is None or not (batch.kinds == BEFORE).any():
         return batch
     before = np.flatnonzero(batch.kinds == BEFORE)
     after = np.minimum(before + 1, len(batch) - 1)
-    same = batch.kinds[after] == AFTER
+    paired = batch.kinds[after] == AFTER
+    same = np.ones(len(before), np.bool_)
     for key in keys:
         column = batch.columns[key]
         same &= equal_or_both_null(column.take(before), column.take(after))
     kinds = batch.kinds.copy()
-    kinds[before[~same]] = DELETE
-    moved = after[~same]
-    kinds[moved[kinds[moved] == AFTER]] = INSERT
-    return batch.with_kinds(kinds).filter(kinds != BEFORE)
+    moved = paired & ~same
+    # The +U of a row at the end of a batch is in the next one, and cannot be compared.
+    kinds[before[moved | ~paired if drops_before else moved]] = DELETE
+    kinds[after[moved]] = INSERT
+    out = batch.with_kinds(kinds)
+    return out.filter(kinds != BEFORE) if drops_before else out

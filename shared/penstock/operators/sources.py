@@ -21,7 +21,7 @@ from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
-from penstock.operators.source_changes import computed_upserts, without_before
+from penstock.operators.source_changes import by_key, computed_upserts
 from penstock.operators.watermarks import EventTimes, SplitWatermarks
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types.batch import Batch
@@ -178,8 +178,8 @@ class SourceOperator(SourceDriver):
             values = steps * self.ctx.parallelism + self.ctx.subtask_index
             batch = _append(batch, Column(BigIntType(nullable=False), values))
         out = self._compute(batch)
-        if self._spec.drops_before:
-            out = without_before(out, self._spec.changelog_keys)
+        if self._spec.changelog == "retract" and self._spec.changelog_keys:
+            out = by_key(out, self._spec.changelog_keys, drops_before=self._spec.drops_before)
         highest = None
         if self._event_times is not None and out.num_rows:
             highest = self._event_times.highest(out)
