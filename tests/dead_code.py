@@ -26,6 +26,7 @@ ALLOWED = {
     ("*/__init__.py", "__dir__"): "Python, for dir()",
     ("*", "__class_getitem__"): "Python, for Function[int, str]",
     ("*/compat/pyflink/*.py", "__dir__"): "Python, for dir()",
+    ("*/api/typeinfo.py", "*_ARRAY"): "programs, through Types",
     ("*/state/ttl_config.py", "*"): "programs, through StateTtlConfig.new_builder",
     (
         "*/state/descriptors.py",

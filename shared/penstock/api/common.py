@@ -32,34 +32,34 @@ class Duration:
     us: int
 
     @classmethod
-    def of_nanos(cls, n: int) -> Duration:
-        """``n`` nanoseconds, cut to whole microseconds."""
-        return cls(n // 1_000)
+    def of_nanos(cls, nanos: int) -> Duration:
+        """``nanos`` nanoseconds, cut to whole microseconds."""
+        return cls(nanos // 1_000)
 
     @classmethod
-    def of_millis(cls, n: float) -> Duration:
-        """``n`` milliseconds."""
-        return cls(round(n * 1_000))
+    def of_millis(cls, millis: float) -> Duration:
+        """``millis`` milliseconds."""
+        return cls(round(millis * 1_000))
 
     @classmethod
-    def of_seconds(cls, n: float) -> Duration:
-        """``n`` seconds."""
-        return cls(round(n * 1_000_000))
+    def of_seconds(cls, seconds: float) -> Duration:
+        """``seconds`` seconds."""
+        return cls(round(seconds * 1_000_000))
 
     @classmethod
-    def of_minutes(cls, n: float) -> Duration:
-        """``n`` minutes."""
-        return cls(round(n * 60_000_000))
+    def of_minutes(cls, minutes: float) -> Duration:
+        """``minutes`` minutes."""
+        return cls(round(minutes * 60_000_000))
 
     @classmethod
-    def of_hours(cls, n: float) -> Duration:
-        """``n`` hours."""
-        return cls(round(n * 3_600_000_000))
+    def of_hours(cls, hours: float) -> Duration:
+        """``hours`` hours."""
+        return cls(round(hours * 3_600_000_000))
 
     @classmethod
-    def of_days(cls, n: float) -> Duration:
-        """``n`` days of 24 hours."""
-        return cls(round(n * 86_400_000_000))
+    def of_days(cls, days: float) -> Duration:
+        """``days`` days of 24 hours."""
+        return cls(round(days * 86_400_000_000))
 
     milliseconds, seconds, minutes, hours, days = of_millis, of_seconds, of_minutes, of_hours, of_days
 
@@ -155,13 +155,13 @@ class WatermarkStrategy:
         return cls(delay_us=duration_us(max_out_of_orderness, "max_out_of_orderness"))
 
     def with_timestamp_assigner(
-        self, assigner: TimestampAssigner | Callable[[Any, int], int]
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
-        """Event times are what ``assigner`` gives, in ms.
+        """Event times are what ``timestamp_assigner`` gives, in ms.
 
         An assigner that only reads a field (``lambda row, _: row.ts``) costs no Python per record.
         """
-        return replace(self, assigner=assigner, column=None)
+        return replace(self, assigner=timestamp_assigner, column=None)
 
     def with_timestamp_column(self, name: str) -> WatermarkStrategy:
         """Event times are the column ``name``: TIMESTAMP, TIMESTAMP_LTZ, or whole milliseconds."""

@@ -35,13 +35,13 @@ class ConnectedStreams:
         self._second = second
 
     def key_by(
-        self, selector1: Any, selector2: Any, key_type: t.LogicalType | None = None
+        self, key_selector1: Any, key_selector2: Any, key_type: t.LogicalType | None = None
     ) -> ConnectedStreams:
         """Key both streams; records with equal keys meet.
 
         Args:
-            selector1: Key of the first stream, as in ``DataStream.key_by``; several columns as a list.
-            selector2: Key of the second stream.
+            key_selector1: Key of the first stream, as in ``DataStream.key_by``; several columns as a list.
+            key_selector2: Key of the second stream.
             key_type: Type of the keys that functions make.
 
         Raises:
@@ -51,8 +51,8 @@ class ConnectedStreams:
         if isinstance(first, KeyedStream) or isinstance(second, (KeyedStream, BroadcastStream)):
             raise SpecError("key_by of streams that have keys", expected="two plain streams")
         return ConnectedStreams(
-            first.key_by(*_selector(selector1), key_type=key_type),
-            second.key_by(*_selector(selector2), key_type=key_type),
+            first.key_by(*_selector(key_selector1), key_type=key_type),
+            second.key_by(*_selector(key_selector2), key_type=key_type),
         )
 
     def process(

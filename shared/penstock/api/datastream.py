@@ -335,9 +335,9 @@ class DataStream(StepSettings):
         step = transform(lambda s, c: UnionSpec(), (self._step,), self.schema, name, (partitioning,))
         return self._then(step)
 
-    def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams:
-        """This stream and ``other`` as the two inputs of one function."""
-        return self._env.streams.connected(self, other)
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams:
+        """This stream and ``ds`` as the two inputs of one function."""
+        return self._env.streams.connected(self, ds)
 
     # -- out ------------------------------------------------------------------------------------------
 
@@ -354,9 +354,9 @@ class DataStream(StepSettings):
         """Write the records into ``table``, which ``env.execute_sql("CREATE TABLE …")`` has declared."""
         return self._env.add_sink_step(self, self._env.table_sink(table))
 
-    def add_sink(self, sink: Sink) -> DataStreamSink:
-        """``sink_to(sink)``, under Flink's older name."""
-        return self.sink_to(sink)
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """``sink_to(sink_func)``, under Flink's older name."""
+        return self.sink_to(sink_func)
 
     def print(self, sink_identifier: str = "") -> DataStreamSink:
         """Print the records to the standard output of the subtasks (on a cluster: to their log).

@@ -152,31 +152,31 @@ class KeyedStream(DataStream):
         index = column if untyped else column_index(self.schema, column, how)
         return self.reduce(Running(how, index, self.schema)).name(f"Keyed {how}")
 
-    def sum(self, column: str | int = 0) -> DataStream:
-        """Each record with the sum of ``column`` so far; its other fields are those of the key's first record."""
-        return self._running("sum", column)
+    def sum(self, position_to_sum: str | int = 0) -> DataStream:
+        """Each record with the sum of ``position_to_sum`` so far; its other fields are those of the key's first record."""
+        return self._running("sum", position_to_sum)
 
-    def min(self, column: str | int = 0) -> DataStream:
-        """Each record with the smallest ``column`` so far; its other fields are those of the key's first record."""
-        return self._running("min", column)
+    def min(self, position_to_min: str | int = 0) -> DataStream:
+        """Each record with the smallest ``position_to_min`` so far; its other fields are those of the key's first record."""
+        return self._running("min", position_to_min)
 
-    def max(self, column: str | int = 0) -> DataStream:
-        """Each record with the greatest ``column`` so far; its other fields are those of the key's first record."""
-        return self._running("max", column)
+    def max(self, position_to_max: str | int = 0) -> DataStream:
+        """Each record with the greatest ``position_to_max`` so far; its other fields are those of the key's first record."""
+        return self._running("max", position_to_max)
 
-    def min_by(self, column: str | int = 0) -> DataStream:
-        """For each record the whole record with the smallest ``column`` so far."""
-        return self._running("min_by", column)
+    def min_by(self, position_to_min_by: str | int = 0) -> DataStream:
+        """For each record the whole record with the smallest ``position_to_min_by`` so far."""
+        return self._running("min_by", position_to_min_by)
 
-    def max_by(self, column: str | int = 0) -> DataStream:
-        """For each record the whole record with the greatest ``column`` so far."""
-        return self._running("max_by", column)
+    def max_by(self, position_to_max_by: str | int = 0) -> DataStream:
+        """For each record the whole record with the greatest ``position_to_max_by`` so far."""
+        return self._running("max_by", position_to_max_by)
 
     # -- windows, joins, connections ------------------------------------------------------------
 
-    def window(self, assigner: WindowAssigner) -> WindowedStream:
-        """The stream in the windows of ``assigner``."""
-        return self._env.streams.windowed(self, assigner)
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """The stream in the windows of ``window_assigner``."""
+        return self._env.streams.windowed(self, window_assigner)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Windows of ``size`` records of a key. With ``slide`` one begins every ``slide`` records, so they overlap."""

@@ -46,9 +46,9 @@ class StepSettings:
             raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
         return self._set("parallelism", parallelism)
 
-    def slot_sharing_group(self, name: str) -> Self:
-        """Put the step into the slot sharing group ``name``, in slots of its own."""
-        return self._set("slot_sharing_group", name)
+    def slot_sharing_group(self, slot_sharing_group: str) -> Self:
+        """Put the step into the slot sharing group ``slot_sharing_group``, in slots of its own."""
+        return self._set("slot_sharing_group", slot_sharing_group)
 
     def disable_chaining(self) -> Self:
         """Do not chain the step with the one before it. A vertex begins here."""

@@ -119,41 +119,48 @@ class Types:
         return t.RawType()
 
     @staticmethod
-    def TUPLE(types: Sequence[t.LogicalType]) -> t.LogicalType:
-        """A plain tuple with fields of ``types``; its columns are called ``f0``, ``f1`` …"""
-        return t.RowType(tuple(t.Field(f"f{i}", _checked(x)) for i, x in enumerate(types)))
+    def TUPLE(field_types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """A plain tuple with fields of ``field_types``; its columns are called ``f0``, ``f1`` …"""
+        return t.RowType(tuple(t.Field(f"f{i}", _checked(x)) for i, x in enumerate(field_types)))
 
     @staticmethod
-    def ROW(types: Sequence[t.LogicalType]) -> t.LogicalType:
-        """``TUPLE(types)``, under Flink's other name."""
-        return Types.TUPLE(types)
+    def ROW(field_types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """``TUPLE(field_types)``, under Flink's other name."""
+        return Types.TUPLE(field_types)
 
     @staticmethod
-    def ROW_NAMED(names: Sequence[str], types: Sequence[t.LogicalType]) -> t.LogicalType:
-        """A row with fields of ``names`` and ``types``: ``row.name``, ``row[0]``.
+    def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[t.LogicalType]) -> t.LogicalType:
+        """A row with fields of ``field_names`` and ``field_types``: ``row.name``, ``row[0]``.
 
         Raises:
             SpecError: There are not as many different names as types.
         """
-        if len(names) != len(types) or len(set(names)) != len(names):
+        if len(field_names) != len(field_types) or len(set(field_names)) != len(field_names):
             raise SpecError(
                 "names and types of a row do not fit",
                 expected="as many different names as types",
-                got=f"names {list(names)}, {len(types)} types",
+                got=f"names {list(field_names)}, {len(field_types)} types",
             )
-        return t.RowType(tuple(t.Field(n, _checked(x)) for n, x in zip(names, types, strict=True)))
+        return t.RowType(
+            tuple(t.Field(n, _checked(x)) for n, x in zip(field_names, field_types, strict=True))
+        )
 
     @staticmethod
-    def LIST(element_type: t.LogicalType) -> t.LogicalType:
-        """A ``list`` of elements of ``element_type``; SQL ARRAY."""
-        return t.ArrayType(_checked(element_type))
-
-    PRIMITIVE_ARRAY = BASIC_ARRAY = OBJECT_ARRAY = LIST
+    def LIST(element_type_info: t.LogicalType) -> t.LogicalType:
+        """A ``list`` of elements of ``element_type_info``; SQL ARRAY."""
+        return t.ArrayType(_checked(element_type_info))
 
     @staticmethod
-    def MAP(key_type: t.LogicalType, value_type: t.LogicalType) -> t.LogicalType:
-        """A ``dict`` with keys of ``key_type`` and values of ``value_type``; SQL MAP."""
-        return t.MapType(_checked(key_type), _checked(value_type))
+    def OBJECT_ARRAY(element_type: t.LogicalType) -> t.LogicalType:
+        """``LIST(element_type)``, under Flink's other names."""
+        return Types.LIST(element_type)
+
+    PRIMITIVE_ARRAY = BASIC_ARRAY = OBJECT_ARRAY
+
+    @staticmethod
+    def MAP(key_type_info: t.LogicalType, value_type_info: t.LogicalType) -> t.LogicalType:
+        """A ``dict`` with keys of ``key_type_info`` and values of ``value_type_info``; SQL MAP."""
+        return t.MapType(_checked(key_type_info), _checked(value_type_info))
 
 
 def _checked(type_: Any) -> t.LogicalType:

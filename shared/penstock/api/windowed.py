@@ -53,9 +53,9 @@ class WindowedStream:
         self._lateness_us = 0
         self._late: OutputTag | None = None
 
-    def allowed_lateness(self, lateness: Any) -> WindowedStream:
-        """Keep a window for ``lateness`` after its end. A late record that belongs to it makes it fire again."""
-        self._lateness_us = duration_us(lateness, "allowed_lateness")
+    def allowed_lateness(self, time_ms: Any) -> WindowedStream:
+        """Keep a window for ``time_ms`` (ms or a ``Time``) after its end. A late record that belongs to it makes it fire again."""
+        self._lateness_us = duration_us(time_ms, "allowed_lateness")
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
@@ -209,51 +209,54 @@ class WindowedStream:
 
     def reduce(
         self,
-        func: Any,
+        reduce_function: Any,
         window_function: Any = None,
         output_type: t.LogicalType | None = None,
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """One record for each window: all its records, combined by ``func``.
+        """One record for each window: all its records, combined by ``reduce_function``.
 
         Args:
-            func: A ``ReduceFunction``, or a callable of two records.
+            reduce_function: A ``ReduceFunction``, or a callable of two records.
             window_function: A ``ProcessWindowFunction`` that gets the combined record.
             output_type: Type of what ``window_function`` emits, as in ``DataStream.map``.
             on_error: As in ``DataStream.map``.
         """
         schema = self._keyed.schema
-        if window_function is not None:
-            out = output_schema(window_function, output_type, "process")
-        else:
-            out = schema
-        return self._python("reduce", func, window_function, type_of(schema), out, on_error)
+        out = schema if window_function is None else output_schema(window_function, output_type, "process")
+        return self._python("reduce", reduce_function, window_function, type_of(schema), out, on_error)
 
     def process(
-        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+        self,
+        process_window_function: Any,
+        output_type: t.LogicalType | None = None,
+        *,
+        on_error: str = "fail",
     ) -> DataStream:
-        """The records that ``func`` emits for each window. All records of a window are kept until it fires.
+        """The records that ``process_window_function`` emits for each window. All records of a window are kept until it fires.
 
         Args:
-            func: A ``ProcessWindowFunction``.
+            process_window_function: A ``ProcessWindowFunction``.
             output_type: As in ``DataStream.map``.
             on_error: As in ``DataStream.map``.
         """
-        out = output_schema(func, output_type, "process")
-        return self._python("process", None, func, type_of(self._keyed.schema), out, on_error)
+        out = output_schema(process_window_function, output_type, "process")
+        return self._python(
+            "process", None, process_window_function, type_of(self._keyed.schema), out, on_error
+        )
 
     def apply(
-        self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
+        self, window_function: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
         """As ``process``, with a ``WindowFunction``.
 
         Args:
-            func: A ``WindowFunction``, or a callable of key, window and records.
+            window_function: A ``WindowFunction``, or a callable of key, window and records.
             output_type: As in ``DataStream.map``.
             on_error: As in ``DataStream.map``.
         """
-        return self.process(_Applied(func), output_type, on_error=on_error)
+        return self.process(_Applied(window_function), output_type, on_error=on_error)
 
     def _python(
         self,

@@ -136,36 +136,36 @@ class EventTimeSessionWindows:
     """Windows of a key that end after a gap without records, by event time."""
 
     @staticmethod
-    def with_gap(gap: Any) -> WindowAssigner:
-        """Records of a key belong to one window if less than ``gap`` lies between them."""
-        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), True)
+    def with_gap(size: Any) -> WindowAssigner:
+        """Records of a key belong to one window if less than ``size`` lies between them."""
+        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), True)
 
     @staticmethod
-    def with_dynamic_gap(session_gap: Any) -> WindowAssigner:
-        """Each record holds its session open as long as ``session_gap`` says.
+    def with_dynamic_gap(extractor: Any) -> WindowAssigner:
+        """Each record holds its session open as long as ``extractor`` says.
 
         Args:
-            session_gap: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
+            extractor: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
         """
-        return _dynamic(session_gap, True)
+        return _dynamic(extractor, True)
 
 
 class ProcessingTimeSessionWindows:
     """Windows of a key that end after a gap without records, by processing time."""
 
     @staticmethod
-    def with_gap(gap: Any) -> WindowAssigner:
-        """Records of a key belong to one window if less than ``gap`` lies between them."""
-        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(gap, "gap of a session")), False)
+    def with_gap(size: Any) -> WindowAssigner:
+        """Records of a key belong to one window if less than ``size`` lies between them."""
+        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), False)
 
     @staticmethod
-    def with_dynamic_gap(session_gap: Any) -> WindowAssigner:
-        """Each record holds its session open as long as ``session_gap`` says.
+    def with_dynamic_gap(extractor: Any) -> WindowAssigner:
+        """Each record holds its session open as long as ``extractor`` says.
 
         Args:
-            session_gap: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
+            extractor: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
         """
-        return _dynamic(session_gap, False)
+        return _dynamic(extractor, False)
 
 
 class GlobalWindows:

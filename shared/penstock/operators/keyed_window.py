@@ -48,12 +48,11 @@ if TYPE_CHECKING:
     from penstock.snapshots.contract import RestoredState
     from penstock.state.key_groups import KeyGroups
     from penstock.types import Batch
-
 _MS = 1_000
 
 
 class KeyedWindowOperator(Operator):
-    """Runs a reduce, aggregate or process function over tumbling, sliding, session or global windows."""
+    """Runs a reduce, aggregate or process function over windows."""
 
     def __init__(self, spec: KeyedWindowSpec) -> None:
         check_assignable(spec.window)
@@ -120,8 +119,7 @@ class KeyedWindowOperator(Operator):
 
     def _wake(self) -> None:
         """Ask to be woken at the earliest processing-time timer."""
-        next_time = self._backend.processing_timers.next_time
-        if next_time is not None:
+        if (next_time := self._backend.processing_timers.next_time) is not None:
             self.ctx.wake_at(next_time)
 
     # -- records ---------------------------------------------------------------------------------

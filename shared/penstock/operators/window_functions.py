@@ -240,9 +240,9 @@ class CountTrigger(Trigger):
         self.n = n
 
     @classmethod
-    def of(cls, n: int) -> CountTrigger:
-        """A trigger that fires at every ``n``-th element."""
-        return cls(n)
+    def of(cls, window_size: int) -> CountTrigger:
+        """A trigger that fires at every ``window_size``-th element."""
+        return cls(window_size)
 
     _COUNT = ReducingStateDescriptor("trigger-count", operator.add, BigIntType())
 
@@ -274,9 +274,9 @@ class PurgingTrigger(Trigger):
         self.inner = inner
 
     @classmethod
-    def of(cls, inner: Trigger) -> PurgingTrigger:
-        """A trigger that fires as ``inner`` does and purges."""
-        return cls(inner)
+    def of(cls, nested_trigger: Trigger) -> PurgingTrigger:
+        """A trigger that fires as ``nested_trigger`` does and purges."""
+        return cls(nested_trigger)
 
     @staticmethod
     def _purging(result: TriggerResult) -> TriggerResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.compat.pyflink.absent import ABSENT
 from penstock.compat.pyflink.names import finder
 
 _WHERE = {
@@ -13,13 +14,7 @@ _WHERE = {
     "penstock.types.batch": ("RowKind",),
     "penstock.types.logical": ("TypeInformation=LogicalType",),
 }
-_JAVA = "it wraps an object of Java, and there is no Java here"
-_ABSENT = {
-    "AssignerWithPeriodicWatermarksWrapper": (_JAVA, "use WatermarkStrategy"),
-    "TypeSerializer": ("values are written by their declared type", "declare the type, Types.…()"),
-}
-
-__getattr__, __all__ = finder(__name__, _WHERE, _ABSENT)
+__getattr__, __all__ = finder(__name__, _WHERE, ABSENT["common"])
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.compat.pyflink.absent import ABSENT
 from penstock.compat.pyflink.names import finder
 
 _WHERE = {
@@ -27,21 +28,15 @@ _WHERE = {
     ),
     "penstock.api.all_windowed": ("AllWindowedStream",),
     "penstock.api.results": ("CloseableIterator",),
+    "penstock.state.descriptors": ("StateDescriptor",),
+    "penstock.state.states": (
+        "AggregatingState", "ListState", "MapState", "MergingState", "ReducingState", "State", "ValueState",
+    ),
+    "penstock.api.windows": ("WindowAssigner",),
     "penstock.operators.process_context": ("TimerService",),
     "penstock.operators.window_functions": ("CountWindow", "GlobalWindow", "SessionWindowTimeGapExtractor"),
 }  # fmt: skip
-_JAVA = "it wraps an object of Java, and there is no Java here"
-_ABSENT = {
-    "SourceFunction": (
-        _JAVA,
-        "read with Source.connector(…) or a connector of pyflink.datastream.connectors",
-    ),
-    "SinkFunction": (_JAVA, "write with Sink.connector(…) or a connector of pyflink.datastream.connectors"),
-    "CustomStateBackend": (_JAVA, "set state.backend.type to 'package.module:factory'"),
-    "CustomCheckpointStorage": (_JAVA, "set execution.checkpointing.dir"),
-}
-
-__getattr__, __all__ = finder(__name__, _WHERE, _ABSENT)
+__getattr__, __all__ = finder(__name__, _WHERE, ABSENT["datastream"])
 
 
 def __dir__() -> list[str]:

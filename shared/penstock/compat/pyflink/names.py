@@ -8,25 +8,24 @@ from penstock.errors import UnsupportedError
 from penstock.jobgraph.loading import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 class Absent:
     """A name of PyFlink that Penstock has not. A program may import it; using it fails.
 
-    Args:
-        name: The name, as PyFlink has it.
-        reason: Why it is not there, as a sentence without its full stop.
-        remedy: What to do instead.
+    ``name``: the name, as PyFlink has it.
     """
 
-    def __init__(self, name: str, reason: str, remedy: str) -> None:
-        self._error = (name, reason, remedy)
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def _refuse(self) -> UnsupportedError:
-        name, reason, remedy = self._error
         return UnsupportedError(
-            f"PyFlink's {name}: {reason}", expected="what docs/pyflink.md lists", remedy=remedy
+            f"PyFlink's {self._name} is not there",
+            expected="the names that docs/pyflink.md lists",
+            got=self._name,
+            remedy="docs/pyflink-names.md says why, and what to use instead",
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -42,14 +41,14 @@ class Absent:
 
 
 def finder(
-    module: str, where: Mapping[str, tuple[str, ...]], absent: Mapping[str, tuple[str, str]]
+    module: str, where: Mapping[str, tuple[str, ...]], absent: Collection[str]
 ) -> tuple[Callable[[str], Any], list[str]]:
     """A module's ``__getattr__`` and its names.
 
     Args:
         module: The module's name.
         where: Module → names that it has; ``"name=other"``: it has ``name`` under the name ``other``.
-        absent: Name → (reason, remedy).
+        absent: Names that are refused when they are used.
     """
     places = {}
     for place, names in where.items():
@@ -61,7 +60,7 @@ def finder(
         if name in places:
             return loaded(places[name])
         if name in absent:
-            return Absent(name, *absent[name])
+            return Absent(name)
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
     return find, sorted({*places, *absent})
