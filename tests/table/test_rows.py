@@ -119,6 +119,9 @@ def test_table_functions(env: TableEnvironment) -> None:
     assert final(left) == Counter([(3, "a"), (4, None)])
     some = source(env).join_lateral(letters(col("s")).alias("l", "n"), col("l") == "b").select(col("i"))
     assert final(some) == Counter([(2,)])
+    whole = udtf(lambda r: [(r.i, r.s)], result_types=["BIGINT", "STRING"])
+    rows_of = table.join_lateral(whole.alias("x", "y")).select(table.i, col("x"), col("y"))
+    assert final(rows_of) == Counter([(3, 3, "a"), (4, 4, None)])
     with pytest.raises(SpecError, match="has a column 's' already"):
         table.join_lateral(letters(col("s")).alias("s", "n"))
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.errors import SpecError
 from penstock.sql.syntax import TableFunction
+from penstock.table.grouping import over_rows
 from penstock.table.selecting import Selecting, expression
 from penstock.table.steps import here
 from penstock.table.syntax import identifier
@@ -40,7 +41,8 @@ def lateral_join(
         left: Rows without any of the function are kept.
         apart: The function's columns may have names that the table has: they get other ones.
     """
-    given = expression(function_call, call)
+    made, given_names = over_rows(table, function_call)
+    given = made.alias(*given_names) if given_names else made
     node = table._selecting().node(given)
     if not isinstance(node, exp.Anonymous):
         raise SpecError(

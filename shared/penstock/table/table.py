@@ -35,6 +35,12 @@ LEFT, RIGHT = "$left", "$right"
 class Table(ExecutableTable):
     """A query: methods make another one of it, ``execute`` runs it."""
 
+    def __getattr__(self, name: str) -> Expression:
+        """``table.a`` is ``col('a')``."""
+        if name.startswith("_") or name not in self._schema.names:
+            raise AttributeError(f"a Table has no attribute {name!r}, nor has this one such a column")
+        return Expression(column(name))
+
     # -- making queries ------------------------------------------------------------------------
 
     def _selecting(self, window: GroupWindow | None = None) -> Selecting:

@@ -6,6 +6,7 @@ _COMMON = "penstock.compat.pyflink.common"
 _DATASTREAM = "penstock.compat.pyflink.datastream"
 _CONNECTORS = "penstock.compat.pyflink.connectors"
 _FORMATS = "penstock.compat.pyflink.formats"
+_TABLE = "penstock.compat.pyflink.table"
 
 #: PyFlink's module → ours.
 MODULES = {
@@ -68,4 +69,30 @@ MODULES = {
     "pyflink.datastream.formats.json": _FORMATS,
     "pyflink.datastream.formats.orc": _FORMATS,
     "pyflink.datastream.formats.parquet": _FORMATS,
+    "pyflink.table": _TABLE,
+    "pyflink.table.catalog": _TABLE,
+    "pyflink.table.changelog_mode": _TABLE,
+    "pyflink.table.compiled_plan": _TABLE,
+    "pyflink.table.data_view": _TABLE,
+    "pyflink.table.environment_settings": _TABLE,
+    "pyflink.table.explain_detail": _TABLE,
+    "pyflink.table.module": _TABLE,
+    "pyflink.table.plan_reference": _TABLE,
+    "pyflink.table.result_kind": _TABLE,
+    "pyflink.table.schema": _TABLE,
+    "pyflink.table.sql_dialect": _TABLE,
+    "pyflink.table.statement_set": _TABLE,
+    "pyflink.table.table": _TABLE,
+    "pyflink.table.table_config": _TABLE,
+    "pyflink.table.table_descriptor": _TABLE,
+    "pyflink.table.table_environment": _TABLE,
+    "pyflink.table.table_pipeline": _TABLE,
+    "pyflink.table.table_result": _TABLE,
+    "pyflink.table.table_schema": _TABLE,
+    "pyflink.table.types": _TABLE,
+    "pyflink.table.udf": _TABLE,
+    "pyflink.table.window": _TABLE,
+    "pyflink.table.model_descriptor": _TABLE,
+    "pyflink.table.expression": "penstock.table.expressions",
+    "pyflink.table.expressions": "penstock.table.expressions",
 }
