@@ -51,7 +51,7 @@ ALLOWED = {
     ("*/api/connected.py", "process_element*"): "the runtime, which calls a user function by name",
     ("*/cli/main.py", "*"): "typer, which registers a command by its decorator",
     ("*/cli/shell.py", "get_completions"): "prompt_toolkit",
-    ("*/dispatcher/service.py", "capture_signals"): "uvicorn",
+    ("*/common/http_serving.py", "capture_signals"): "uvicorn",
     ("*/formats/avro/files.py", "seekable"): "fastavro, of the file that it writes to",
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
-from penstock.errors import ExternalError
+from penstock_services.common.http_serving import LOOPBACK, bind, http_server, shown_host
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census
 from penstock_services.dispatcher.bus_api import BusApi
@@ -19,14 +17,12 @@ from penstock_services.dispatcher.results import Results
 from penstock_services.dispatcher.submission import Submitter
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
     import uvicorn
 
     from penstock_services.common.main import ServiceContext
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-STOP_S = 3
 
 
 class DispatcherService:
@@ -42,7 +38,7 @@ class DispatcherService:
         context = self._context
         # The port is bound first, so that a taken port is reported before anything else fails.
         host, port = conf.REST_BIND.read(context.config), conf.REST_PORT.read(context.config)
-        listener = bind(host, port)
+        listener = bind(host, port, conf.REST_BIND.key, conf.REST_PORT.key)
         try:
             rest = await self._build()
         except BaseException:
@@ -51,7 +47,7 @@ class DispatcherService:
         hosts = LOOPBACK if host in LOOPBACK else None
         await self._serve(rest, listener, hosts)
         address = listener.getsockname()
-        return {"rest": f"http://{_shown(host)}:{address[1]}"}
+        return {"rest": f"http://{shown_host(host)}:{address[1]}"}
 
     async def _build(self) -> Rest:
         context = self._context
@@ -82,7 +78,7 @@ class DispatcherService:
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, hosts: frozenset[str] | None) -> None:
-        server = self._server = _make_server(config_of(rest, hosts))
+        server = self._server = http_server(rest.app(hosts=hosts))
         started = asyncio.Event()
         server.on_started = started.set
         self._context.supervisor.start("rest", lambda: server.serve(sockets=[listener]))
@@ -94,65 +90,3 @@ class DispatcherService:
             self._server.should_exit = True
         await asyncio.sleep(0)
         await self._context.supervisor.stop("rest")
-
-
-def config_of(rest: Rest, hosts: frozenset[str] | None) -> uvicorn.Config:
-    """The configuration of the HTTP server. ``hosts``: the host names under which it may be called; None:
-    any."""
-    import uvicorn
-
-    from penstock_services.dispatcher.connections import TimedConnection
-
-    return uvicorn.Config(
-        rest.app(hosts=hosts),
-        http=TimedConnection,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=STOP_S,
-        server_header=False,
-    )
-
-
-def _make_server(config: uvicorn.Config) -> Any:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """The HTTP server. Signals belong to the service; it announces when it listens."""
-
-        on_started: Any = staticmethod(lambda: None)
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Any:
-            yield
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            self.on_started()
-
-    return Server(config)
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ExternalError, which names the keys to change, if the address cannot be
-    bound."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(512)
-    except OSError as err:
-        listener.close()
-        raise ExternalError(
-            f"cannot listen on {host}:{port}: {err.strerror}",
-            expected="a free port",
-            where=f"{conf.REST_PORT.key}, {conf.REST_BIND.key}",
-            remedy=f"stop what uses the port, or choose another: -D {conf.REST_PORT.key}=0 takes any",
-        ) from err
-    listener.setblocking(False)
-    return listener

@@ -12,7 +12,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from penstock.cli import shell
-from penstock.cli.shell import candidates, complete_statement, run_shell
+from penstock.cli.shell import complete_statement, run_shell
 from penstock.cli.sql import Runner
 from penstock.errors import SqlError
 from penstock.sql.session import SqlSession
@@ -52,14 +52,6 @@ class FakeRunner:
 
     def cancel_started(self) -> None:
         self.cancelled = True
-
-
-def test_tables_columns_keywords_and_functions_are_completed():
-    found = list(candidates(FakeRunner(), "au"))
-    assert "auction" in found
-    assert next(candidates(FakeRunner(), "BI")) == "bids"
-    assert "SELECT" in list(candidates(FakeRunner(), "sel"))
-    assert "SUBSTRING" in list(candidates(FakeRunner(), "subs"))
 
 
 def test_a_session_over_several_lines_with_history(monkeypatch, tmp_path, capsys):

@@ -53,9 +53,9 @@ def root(
     pass
 
 
-def _service(role: str) -> None:
+def _service(role: str, name: str = "") -> None:
     @app.command(
-        role,
+        name or role,
         context_settings={
             "allow_extra_args": True,
             "ignore_unknown_options": True,
@@ -70,6 +70,7 @@ def _service(role: str) -> None:
 
 for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
     _service(_role)
+_service("gateway", "sql-gateway")
 
 
 def main() -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.output import print_error
 from penstock.errors import PenstockError
+from penstock.sql.completion import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from prompt_toolkit.completion import CompleteEvent, Completion
     from prompt_toolkit.document import Document
@@ -18,71 +19,6 @@ if TYPE_CHECKING:
     from penstock.cli.sql import Runner
 
 HISTORY = Path.home() / ".penstock" / "history"
-KEYWORDS = [
-    "SELECT",
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "BY",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "JOIN",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "INNER",
-    "ON",
-    "AS",
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "BETWEEN",
-    "LIKE",
-    "IS",
-    "NULL",
-    "CASE",
-    "WHEN",
-    "THEN",
-    "ELSE",
-    "END",
-    "CAST",
-    "INTERVAL",
-    "CREATE",
-    "TABLE",
-    "VIEW",
-    "TEMPORARY",
-    "FUNCTION",
-    "WITH",
-    "WATERMARK",
-    "FOR",
-    "PRIMARY",
-    "KEY",
-    "INSERT",
-    "INTO",
-    "VALUES",
-    "UNION",
-    "ALL",
-    "DISTINCT",
-    "TUMBLE",
-    "HOP",
-    "CUMULATE",
-    "SESSION",
-    "DESCRIPTOR",
-    "EXPLAIN",
-    "DESCRIBE",
-    "SHOW",
-    "TABLES",
-    "VIEWS",
-    "FUNCTIONS",
-    "SET",
-    "RESET",
-    "DROP",
-    "EXECUTE",
-    "STATEMENT",
-    "BEGIN",
-]
 HELP = """Statements end with ';'. A SELECT over a stream shows a live table; Ctrl-C ends it.
   SHOW TABLES;  DESCRIBE t;  EXPLAIN SELECT …;  SET 'key' = 'value';
   help   this text        quit   leave (also Ctrl-D)"""
@@ -172,21 +108,7 @@ def _completer(runner: Runner):  # type: ignore[no-untyped-def]
         def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
             word = document.get_word_before_cursor()
             if word:
-                for candidate in candidates(runner, word):
+                for candidate in candidates(runner.session.catalog, word):
                     yield Completion(candidate, start_position=-len(word))
 
     return SqlCompleter()
-
-
-def candidates(runner: Runner, word: str) -> Iterator[str]:
-    """The keywords, tables, columns and functions that begin with ``word``."""
-    from penstock.functions.registry import known_functions
-
-    catalog = runner.session.catalog
-    names = [*catalog.tables, *catalog.views]
-    columns = [f.name for table in catalog.tables.values() for f in table.schema.fields]
-    seen: set[str] = set()
-    for name in [*names, *columns, *KEYWORDS, *known_functions()]:
-        if name.lower().startswith(word.lower()) and name not in seen:
-            seen.add(name)
-            yield name

@@ -13,7 +13,14 @@ cluster.
 # ruff: noqa: F401, F403
 
 from penstock.config.checkpointing import *
-from penstock.config.checks import check_cluster, check_job, check_keys, is_cluster_option, texts
+from penstock.config.checks import (
+    check_cluster,
+    check_job,
+    check_keys,
+    is_cluster_option,
+    is_known_option,
+    texts,
+)
 from penstock.config.cluster import *
 from penstock.config.job import *
 from penstock.config.option import FAMILIES, OPTIONS, ConfigFamily, ConfigOption, Scope

@@ -50,8 +50,7 @@ def check_keys(config: Mapping[str, Any]) -> None:
                 where=f"configuration key '{key}'",
                 remedy=f"leave it out: {WITHOUT_EFFECT[key]}",
             )
-        known = key in OPTIONS or family_of(key) is not None
-        if not known and (key.split(".", 1)[0] in families or _nearly_known(key)):
+        if not is_known_option(key) and (key.split(".", 1)[0] in families or _nearly_known(key)):
             raise SpecError(
                 f"unknown configuration key '{key}'",
                 expected="a key of docs/configuration.md (your own: 'user.…')",
@@ -111,6 +110,11 @@ def is_cluster_option(key: str) -> bool:
     """Whether ``key`` is an option of the cluster, which a job cannot set. False for unknown keys."""
     of = OPTIONS.get(key) or family_of(key)
     return of is not None and of.scope == "cluster"
+
+
+def is_known_option(key: str) -> bool:
+    """Whether Penstock knows ``key``."""
+    return key in OPTIONS or family_of(key) is not None
 
 
 def family_of(key: str) -> ConfigFamily | None:

@@ -67,6 +67,46 @@ REST_PORT = define(
 REST_BIND = define(
     "rest.bind-address", "127.0.0.1", str, "Address that the REST API listens on.", scope="cluster"
 )
+GATEWAY_PORT = define(
+    "sql-gateway.endpoint.rest.port",
+    8083,
+    parse_int,
+    "Port of the SQL gateway. 0: any free one.",
+    scope="cluster",
+    least=0,
+    most=65535,
+)
+GATEWAY_BIND = define(
+    "sql-gateway.endpoint.rest.bind-address",
+    "127.0.0.1",
+    str,
+    "Address that the SQL gateway listens on.",
+    scope="cluster",
+)
+GATEWAY_IDLE_MS = define(
+    "sql-gateway.session.idle-timeout",
+    600_000,
+    parse_duration_ms,
+    "A session of the SQL gateway is closed, with its queries, when its client is silent for so long. 0: never.",
+    scope="cluster",
+    least=0,
+)
+GATEWAY_CHECK_MS = define(
+    "sql-gateway.session.check-interval",
+    60_000,
+    parse_duration_ms,
+    "How often the SQL gateway looks for sessions that are idle.",
+    scope="cluster",
+    least=100,
+)
+GATEWAY_SESSIONS = define(
+    "sql-gateway.session.max-num",
+    10_000,
+    parse_int,
+    "Sessions that may be open in the SQL gateway at once.",
+    scope="cluster",
+    least=1,
+)
 NUM_SLOTS = define(
     "taskmanager.numberOfTaskSlots",
     1,

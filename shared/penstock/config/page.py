@@ -25,6 +25,7 @@ _SECTIONS = {
         "storage.",
     ),
     "Task managers": ("taskmanager.",),
+    "SQL gateway": ("sql-gateway.",),
 }
 
 

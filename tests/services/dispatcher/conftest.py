@@ -29,6 +29,7 @@ from penstock.messages.task_manager import (
 )
 from penstock.store import MemoryStore
 from penstock_services.common.clock import SystemClock
+from penstock_services.common.http_serving import bind
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census, announce
 from penstock_services.dispatcher.bus_api import BusApi
@@ -36,7 +37,6 @@ from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.planning import Planner
 from penstock_services.dispatcher.rest import Rest, described
 from penstock_services.dispatcher.results import Results
-from penstock_services.dispatcher.service import bind
 from penstock_services.dispatcher.submission import Submitter
 from tests.services.jobmanager.graphs import pipeline
 
@@ -49,7 +49,7 @@ def routes() -> list[tuple[str, str]]:
 @contextlib.asynccontextmanager
 async def serving(config: uvicorn.Config) -> AsyncIterator[tuple[str, int]]:
     """(host, port) of a server in this loop."""
-    listener = bind("127.0.0.1", 0)
+    listener = bind("127.0.0.1", 0, "rest.bind-address", "rest.port")
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
     running = asyncio.create_task(server.serve(sockets=[listener]))

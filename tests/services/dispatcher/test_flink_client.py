@@ -8,8 +8,8 @@ import re
 import msgspec
 import pytest
 
+from penstock_services.common.http_serving import server_config
 from penstock_services.dispatcher.rest import described
-from penstock_services.dispatcher.service import config_of
 from penstock_services.dispatcher.views.common import vertex_id
 from tests import flink_clients
 from tests.services.dispatcher.conftest import serving
@@ -47,7 +47,7 @@ async def test_flinks_client_reads_every_answer(front):
         "jobid": JOB, "applicationid": JOB, "vertexid": vertex_id("read"), "taskmanagerid": "tm1",
         "subtaskindex": "1", "attempt": "0", "checkpointid": "1", "filename": "taskmanager.log", "triggerid": "t1",
     }  # fmt: skip
-    async with serving(config_of(front.rest, None)) as (host, port):
+    async with serving(server_config(front.rest.app())) as (host, port):
         command = flink_clients.validation(f"http://{host}:{port}", **names)
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await process.communicate()

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.messages import layout
 from penstock.messages.cluster import Failed
-from penstock_services.dispatcher.connections import TimedConnection
+from penstock_services.common.connections import TimedConnection
 
 DEEP = 35_000
 IDS = ["a" * 4_200, "*", "%3E", "a.b", "a%20b", "a%0d%0aPUB%20x%201%0d%0ay", "%C2%B2", "..%2f..%2fetc", "%00"]
@@ -123,14 +123,15 @@ async def test_hostile_ids_on_the_bus(front, verb, data):
 @pytest.fixture
 async def served(front, monkeypatch):
     """(host, port) of the dispatcher's own server, whose clients get 50 ms for each part."""
-    from penstock_services.dispatcher import connections, http
-    from penstock_services.dispatcher import service as dispatcher
+    from penstock_services.common import connections
+    from penstock_services.common.http_serving import server_config
+    from penstock_services.dispatcher import http
     from tests.services.dispatcher.conftest import serving
 
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
     monkeypatch.setattr(connections, "BODY_S", 0.5)
     monkeypatch.setattr(http, "BODY_PAUSE_S", 0.05)
-    async with serving(dispatcher.config_of(front.rest, None)) as address:
+    async with serving(server_config(front.rest.app())) as address:
         yield address
 
 

@@ -1,0 +1,83 @@
+"""How a process serves HTTP: the listening socket, and a server whose connections have time limits."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ExternalError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+#: Seconds in which requests that run may finish when the server stops.
+STOP_S = 3
+
+
+def server_config(app: ASGIApp) -> uvicorn.Config:
+    """How ``app`` is served."""
+    import uvicorn
+
+    from penstock_services.common.connections import TimedConnection
+
+    return uvicorn.Config(
+        app,
+        http=TimedConnection,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STOP_S,
+        server_header=False,
+    )
+
+
+def http_server(app: ASGIApp) -> Any:
+    """A server of ``app``, to be run with ``serve``. Set its ``on_started`` to learn when it listens."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """The HTTP server. Signals belong to the service; it announces when it listens."""
+
+        on_started: Any = staticmethod(lambda: None)
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Any:
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            self.on_started()
+
+    return Server(server_config(app))
+
+
+def shown_host(host: str) -> str:
+    """The host of a URL at which a server that listens on ``host`` is reached from this machine."""
+    return f"[{host}]" if ":" in host else ("127.0.0.1" if host in ("0.0.0.0", "") else host)
+
+
+def bind(host: str, port: int, host_key: str, port_key: str) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ExternalError: The port is taken; it names the configuration keys ``host_key`` and ``port_key``.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(512)
+    except OSError as err:
+        listener.close()
+        raise ExternalError(
+            f"cannot listen on {host}:{port}: {err.strerror}",
+            expected="a free port",
+            where=f"{port_key}, {host_key}",
+            remedy=f"stop what uses the port, or choose another: -D {port_key}=0 takes any",
+        ) from err
+    listener.setblocking(False)
+    return listener
