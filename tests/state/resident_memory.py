@@ -1,6 +1,6 @@
 """One operator fed with far more state than it may hold, in a process of its own.
 
-``python resident_memory.py CASE LIMIT_BYTES FOLDER NEW OLD`` prints a JSON object: ``digest`` of
+``python resident_memory.py CASE LIMIT_BYTES FOLDER NEW OLD [CURVE]`` prints a JSON object: ``digest`` of
 all that came out, whatever its order within a batch; ``keys_on_disk`` at the end;
 ``growth_bytes``: how much this process' own memory had grown at most, measured after every
 batch, since everything had been loaded and used once; ``mapped_bytes``: the same of files.
@@ -9,9 +9,10 @@ batch, since everything had been loaded and used once; ``mapped_bytes``: the sam
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,7 @@ from penstock.operators.window_functions import WindowCall
 from penstock.runtime.malloc import keep_freed_memory
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.memory import StateMemory
+from penstock.state.process_memory import ProcessMemory
 from penstock.testing.operator_harness import Subtask
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -69,6 +71,8 @@ BATCH_ROWS = 512
 #: Characters of a text: few rows are much state, and a batch is less than 1 MiB.
 TEXT = 1_500
 PAGE_BYTES = 4096
+#: Batches between two points of a curve.
+CURVE_STEP = 10
 #: A batch is a second; so a window is far more than may be in memory.
 SECOND_US = 1_000_000
 WINDOW_US = 200 * SECOND_US
@@ -227,17 +231,17 @@ def digest(task: Subtask) -> int:
     return total
 
 
-def make_task(case: str, limit_bytes: int, folder: Path) -> Subtask:
+def make_task(case: str, memory: StateMemory, folder: Path) -> Subtask:
     make, inputs, output = CASES[case]
     return Subtask(
-        make(), inputs, output, memory=StateMemory(limit_bytes), local_dir=folder, config=LEVELDB,
+        make(), inputs, output, memory=memory, local_dir=folder, config=LEVELDB,
         function=lambda name: FUNCTIONS[name](),
     )  # fmt: skip
 
 
 def warm_up(case: str, folder: Path) -> None:
     """Everything is loaded and used once: Arrow, LevelDB."""
-    task = make_task(case, 400_000, folder)
+    task = make_task(case, StateMemory(400_000), folder)
     for i in range(12):
         values = np.full(BATCH_ROWS, i)
         inputs = CASES[case][1]
@@ -248,14 +252,18 @@ def warm_up(case: str, folder: Path) -> None:
     task.operator.close()
 
 
-def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[str, int]:
-    """``new`` batches of rows that are all kept, then ``old`` ones of any of their keys."""
+def main(
+    case: str, limit_bytes: int, folder: Path, new: int, old: int, curve: TextIO | None = None
+) -> dict[str, int]:
+    """``new`` batches of rows that are all kept, then ``old`` ones of any of their keys. ``curve``: gets a JSON object
+    a line for every ``CURVE_STEP``th batch, with what the state counted and how much the process had grown."""
     keep_freed_memory()
     random = np.random.default_rng(5)
     n, each, inputs = new * BATCH_ROWS, ROWS_OF_KEY.get(case, 1), CASES[case][1]
     keys = random.permutation(n) // each * 1_000_003
     warm_up(case, folder / "warm")
-    task = make_task(case, limit_bytes, folder)
+    memory = StateMemory(limit_bytes, ProcessMemory(limit_bytes))
+    task = make_task(case, memory, folder)
     total = most = mapped = 0
     base, files = memory_bytes()
     for i in range(new + old):
@@ -266,6 +274,9 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
         total = (total * 31 + digest(task)) % (1 << 61)
         own, files_now = memory_bytes()
         most, mapped = max(most, own - base), max(mapped, files_now - files)
+        if curve is not None and i % CURVE_STEP == 0:
+            sample = {"rows": at + BATCH_ROWS, "counted_bytes": memory.counted(), "growth_bytes": own - base}
+            print(json.dumps(sample), file=curve)
     on_disk = tier(task.operator).count if hasattr(task.operator, "_keys") else -1
     for batch in task.operator.on_watermark(MAX_WATERMARK):  # windows: all of them are due
         task.out = [batch]
@@ -279,5 +290,9 @@ def main(case: str, limit_bytes: int, folder: Path, new: int, old: int) -> dict[
 
 
 if __name__ == "__main__":
-    name, limit, where, new_batches, old_batches = sys.argv[1:]
-    print(json.dumps(main(name, int(limit), Path(where), int(new_batches), int(old_batches))))
+    name, limit, where, new_batches, old_batches, *curves = sys.argv[1:]
+    with open(curves[0] if curves else os.devnull, "w") as samples:
+        found = main(
+            name, int(limit), Path(where), int(new_batches), int(old_batches), samples if curves else None
+        )
+    print(json.dumps(found))

@@ -121,8 +121,8 @@ STATE_MEMORY = define(
     "state.backend.memory.per-slot",
     0,
     parse_bytes,
-    "Memory for the state of a slot; above it, state that was not used lately moves to the local "
-    "disk. 0: no limit.",
+    "Memory for the state of a slot, by which its process may grow; above it, state that was not used lately moves to the "
+    "local disk. 0: no limit.",
 )
 LOCAL_RECOVERY = define(
     "state.backend.local-recovery",

@@ -49,6 +49,7 @@ from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
 from penstock.runtime.slot_reports import MAX_UNREAD_BYTES, SlotReports
 from penstock.state.memory import StateMemory
+from penstock.state.process_memory import ProcessMemory
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Slot:
             storage=deploy.storage,
             function=await load_functions(deploy.job_graph, store, self._local_dir),
             credits=CreditPool(NETWORK_MEMORY.read(config)),
-            memory=StateMemory(STATE_MEMORY.read(config)),
+            memory=_state_memory(STATE_MEMORY.read(config)),
             log=self._reports.log,
         )
         self._network = NetworkHub(
@@ -354,6 +355,11 @@ class Slot:
         self._reports.log("error", "loop_error", message=context.get("message"), error=repr(err))
         if isinstance(err, Exception):
             self._break(err)
+
+
+def _state_memory(limit_bytes: int) -> StateMemory:
+    """A slot is a process of its own: what it really takes is held near the limit."""
+    return StateMemory(limit_bytes, ProcessMemory(limit_bytes) if limit_bytes else None)
 
 
 def rss_bytes() -> int:

@@ -10,6 +10,8 @@ from penstock.errors import ExternalError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.state.process_memory import ProcessMemory
+
 #: Above this multiple of the limit the slot fails, because eviction did not help.
 HARD = 2.0
 #: Above this multiple of the limit every holder that can evict does so, not only the largest.
@@ -29,10 +31,16 @@ class Holder:
 
 
 class StateMemory:
-    """The memory account of a slot, shared by its operators. ``limit_bytes``: 0: no limit."""
+    """The memory account of a slot, shared by its operators.
 
-    def __init__(self, limit_bytes: int = 0) -> None:
+    Args:
+        limit_bytes: Bytes that may be counted; 0: no limit.
+        process: Holds what the process takes near the limit as well; None: only what is counted is limited.
+    """
+
+    def __init__(self, limit_bytes: int = 0, process: ProcessMemory | None = None) -> None:
         self.limit_bytes = limit_bytes
+        self._process = process if limit_bytes else None
         self._holders: list[Holder] = []
 
     def add(self, name: str, nbytes: Callable[[], int], *, evicts: bool = False) -> Holder:
@@ -47,6 +55,10 @@ class StateMemory:
         if holder in self._holders:
             self._holders.remove(holder)
 
+    def counted(self) -> int:
+        """Bytes that all holders say they hold."""
+        return sum(holder.nbytes() for holder in self._holders)
+
     def excess(self, holder: Holder) -> int:
         """How many bytes this holder should evict now.
 
@@ -57,10 +69,11 @@ class StateMemory:
             return 0
         sizes = {h: h.nbytes() for h in self._holders}
         total = sum(sizes.values())
-        if total <= self.limit_bytes:
+        allowed = self.limit_bytes if self._process is None else self._process.allowed(total)
+        if total <= allowed:
             return 0
         largest = max((h for h in self._holders if h.evicts), key=lambda h: sizes[h])
-        return max(0, total - int(self.limit_bytes * (1.0 if largest is holder else _ALL)))
+        return max(0, total - int(allowed * (1.0 if largest is holder else _ALL)))
 
     def check(self) -> None:
         """Raises ExternalError if far too much memory is used. Called after eviction."""
