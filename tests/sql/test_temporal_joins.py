@@ -99,3 +99,13 @@ def test_a_lookup_in_files_takes_keys_of_a_type_that_the_column_holds(tmp_path, 
     left = f"(SELECT {key} AS k, PROCTIME() AS p FROM (VALUES (1)) AS v(x)) AS l"
     query = f"SELECT name FROM {left} LEFT JOIN dim FOR SYSTEM_TIME AS OF l.p AS d ON l.k = d.k"
     assert rows(ddl, query) == [("a",)]
+
+
+def test_a_version_without_a_time_is_an_error(script, tmp_path):
+    """It was a version since 1970, and rows were joined with it."""
+    text = script()
+    (tmp_path / "rates.csv").write_text("\n".join([*RATES, "z,9,"]))
+    query = "SELECT o.id, r.rate FROM orders AS o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.cur = r.cur"
+    with pytest.raises(PenstockError, match="the row time is NULL") as caught:
+        rows(text, query, {"execution.engine": "streaming", "execution.runtime-mode": "STREAMING"})
+    assert "'at'" in str(caught.value)

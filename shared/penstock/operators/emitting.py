@@ -71,7 +71,7 @@ def event_times(batch: Batch, index: int, ctx: OperatorContext) -> np.ndarray:
             expected=f"a value in {batch.schema.fields[index].name!r} of every row",
             got=f"{int((~valid).sum())} of {len(valid)} rows without one",
             where=ctx.name,
-            remedy="filter such rows out before the window (WHERE … IS NOT NULL)",
+            remedy="filter such rows out before this operator (WHERE … IS NOT NULL)",
         )
     return column.values
 

@@ -77,6 +77,7 @@ class TemporalJoinOperator(Operator):
                 rows = batch.take(kept).with_kinds(None)
                 deleted = Column(_BOOL, kinds[kept] == 3)
                 self._check_times(rows, deleted.values)
+                event_times(rows, self.spec.right_time, self.ctx)  # refuses rows without one
                 self._versions.add(rows.with_columns(self._version_schema, [*rows.columns, deleted]))
             return iter(())
         late = event_times(batch, self.spec.left_time, self.ctx) <= self._watermark
