@@ -161,7 +161,7 @@ async def test_what_expired_while_the_job_was_down_is_gone(backends: Any, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_read_that_extends_a_life_is_in_the_next_delta(backends: Any, kind: str) -> None:
-    desc, clock = living(kind, update_type=UpdateType.ON_READ_AND_WRITE), backends.clock
+    desc, clock = living(kind, update_type=UpdateType.OnReadAndWrite), backends.clock
     first = backends.make()
     chain = Chain(first)
     for key in (1, 2):
