@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
+from penstock_services.common.http import NotFoundError
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
-from penstock_services.dispatcher.http import NotFoundError
 from penstock_services.dispatcher.vertex_api import the_vertex
 from penstock_services.dispatcher.views import absent
 from penstock_services.dispatcher.views.common import Empty

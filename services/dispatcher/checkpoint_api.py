@@ -13,9 +13,9 @@ from penstock.errors import PenstockError, SpecError
 from penstock.identifiers import checked
 from penstock.messages import layout
 from penstock.snapshots.manifest import folder_at
+from penstock_services.common.http import ForbiddenError, NotFoundError, body_of
 from penstock_services.dispatcher.disposal import dispose
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
-from penstock_services.dispatcher.http import ForbiddenError, NotFoundError, body_of
 from penstock_services.dispatcher.vertex_api import the_vertex
 from penstock_services.dispatcher.views import checkpoints, operations
 from penstock_services.dispatcher.views.operations import (

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.errors import ExternalError
-from penstock_services.dispatcher.endpoint import Endpoint, get
-from penstock_services.dispatcher.http import no_task_manager
+from penstock_services.dispatcher.endpoint import Endpoint, get, no_task_manager
 from penstock_services.dispatcher.views import cluster, configuration, taskmanagers
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock_services.dispatcher.http import answer, guarded
+from penstock_services.common.http import NotFoundError, answer, guarded
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -58,3 +58,12 @@ def post(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
 def patch(path: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
     """A PATCH endpoint; ``more``: further fields of ``Endpoint``."""
     return Endpoint("PATCH", path, handler, answers, **more)
+
+
+def no_task_manager(wanted: str, known: list[str]) -> NotFoundError:
+    """The error for an unknown task manager."""
+    return NotFoundError(
+        f"there is no task manager '{wanted[:255]}'",
+        expected=", ".join(known) or "the id of one; none is registered",
+        remedy="GET /taskmanagers lists them",
+    )

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.errors import SpecError
 from penstock.messages.cluster import JobSpec
+from penstock_services.common.http import ForbiddenError, body_of, number_of
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch, post
-from penstock_services.dispatcher.http import ForbiddenError, body_of, number_of
 from penstock_services.dispatcher.spec import parse_spec
 from penstock_services.dispatcher.views import configuration, exceptions, jobs, results
 from penstock_services.dispatcher.views.common import Empty, Shape

@@ -10,8 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from penstock.bus import NobodyServesError
 from penstock.errors import SpecError
 from penstock.messages.slot_output import numbered
-from penstock_services.dispatcher.endpoint import Endpoint, get
-from penstock_services.dispatcher.http import NotFoundError, no_task_manager, number_of
+from penstock_services.common.http import NotFoundError, number_of
+from penstock_services.dispatcher.endpoint import Endpoint, get, no_task_manager
 from penstock_services.dispatcher.views import cluster
 
 if TYPE_CHECKING:

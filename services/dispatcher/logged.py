@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import SpecError
 from penstock.jobgraph.graph import decode_job_graph
 from penstock.messages.cluster import JobDetails
 from penstock.store import job_log
+from penstock_services.common.http import NotFoundError
 from penstock_services.jobmanager.checkpoint_history import HISTORY
 from penstock_services.jobmanager.details import logged_details
 from penstock_services.jobmanager.inheritance import read_logged_job
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOLLOWED = 256
 
 
-class UnknownJobError(SpecError):
+class UnknownJobError(NotFoundError):
     """There is no job with this id (404)."""
 
     code = "PS-NO-JOB"

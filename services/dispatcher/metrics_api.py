@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_services.dispatcher.endpoint import Endpoint, get
-from penstock_services.dispatcher.http import no_task_manager
+from penstock_services.dispatcher.endpoint import Endpoint, get, no_task_manager
 from penstock_services.dispatcher.vertex_api import the_vertex
 from penstock_services.dispatcher.views import metrics
 

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from penstock.bus import NobodyServesError
 from penstock.messages.task_manager import LogFile
+from penstock_services.common.http import NotFoundError
 from penstock_services.common.stacks import thread_stacks
-from penstock_services.dispatcher.endpoint import Endpoint, get
-from penstock_services.dispatcher.http import NotFoundError, no_task_manager
+from penstock_services.dispatcher.endpoint import Endpoint, get, no_task_manager
 from penstock_services.dispatcher.log_api import TEXT_HEADERS
 from penstock_services.dispatcher.views import cluster
 

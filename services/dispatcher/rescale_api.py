@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import SpecError, UnsupportedError
+from penstock_services.common.http import NotFoundError, body_of
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch
-from penstock_services.dispatcher.http import NotFoundError, body_of
 from penstock_services.dispatcher.views import rescales
 from penstock_services.dispatcher.views.common import Empty
 from penstock_services.dispatcher.views.operations import Operation, Triggered

@@ -15,13 +15,13 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 
 from penstock import __version__
+from penstock_services.common.http import NotFoundError, SameOrigin, accepted, error_answer, guarded
 from penstock_services.dispatcher import openapi
 from penstock_services.dispatcher.absent_api import AbsentApi
 from penstock_services.dispatcher.application_api import ApplicationApi
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
 from penstock_services.dispatcher.endpoint import get
-from penstock_services.dispatcher.http import NotFoundError, SameOrigin, accepted, error_answer, guarded
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.log_api import LogApi
 from penstock_services.dispatcher.metrics_api import MetricsApi

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
+from penstock_services.common.http import NotFoundError, is_number
 from penstock_services.dispatcher.endpoint import Endpoint, get
-from penstock_services.dispatcher.http import NotFoundError, is_number
 from penstock_services.dispatcher.views import metrics, vertices
 from penstock_services.dispatcher.views.common import attempt_number, find_vertex, vertex_id
 

@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 
 from penstock import __version__
 from penstock.errors import SpecError, UnsupportedError
-from penstock_services.dispatcher.http import (
+from penstock_services.common.http import (
     NotFoundError,
     SameOrigin,
     accepted,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Any]]
 
 VERSIONS = ("v1", "v2", "v3", "v4")
-#: Flink's client compares it with its own only in its major number.
+#: What Flink's clients are told they speak with: its API. The version says what answers.
 PRODUCT = "Apache Flink"
 MAX_BODY_BYTES = 4 << 20
 #: Threads in which clients wait for pages and statements are checked.
@@ -146,11 +146,12 @@ class Gateway:
     # -- statements ----------------------------------------------------------------------------
 
     async def _execute(self, request: Request) -> Any:
-        session = self._session(request)
+        self._session(request)
         body = await _read(request, Statement)
         _refuse_timeout(body.execution_timeout)
         config = session_options(body.execution_config or {})
-        return {"operationHandle": session.start(body.statement, config).handle}
+        operation = self._sessions.start(request.path_params["session"], body.statement, config)
+        return {"operationHandle": operation.handle}
 
     async def _status(self, request: Request) -> Any:
         return {"status": self._operation(request).status}
@@ -178,8 +179,8 @@ class Gateway:
         token = request.path_params["token"]
         if not is_number(token):
             raise SpecError("not a token", expected="0, or the token of nextResultUri", got=repr(token[:40]))
-        page = await self._in_thread(operation.fetch, int(token))
-        return _page(page, row_format, request)
+        path = request.url.path.rpartition("/")[0]
+        return await self._in_thread(_page, operation, int(token), row_format, path)
 
     async def _deploy(self, _: Request) -> Any:
         raise UnsupportedError(
@@ -202,9 +203,13 @@ class Gateway:
         return self._session(request).operation(request.path_params["operation"])
 
 
-def _page(page: Page, row_format: str, request: Request) -> dict[str, Any]:
-    """A page as Flink's clients read it."""
-    path = request.url.path.rpartition("/")[0]
+def _page(operation: Operation, token: int, row_format: str, path: str) -> Response:
+    """A page as Flink's clients read it. ``path``: that of the operation's results."""
+    page = operation.fetch(token)
+    return Response(encoded(_shape(page, row_format, path)), media_type="application/json")
+
+
+def _shape(page: Page, row_format: str, path: str) -> dict[str, Any]:
     uri = None if page.next_token is None else f"{path}/{page.next_token}?rowFormat={row_format}"
     outcome = page.outcome
     if outcome is None:
@@ -228,7 +233,10 @@ def _page(page: Page, row_format: str, request: Request) -> dict[str, Any]:
 
 def _route(method: str, path: str, handler: Handler, *more: str) -> Route:
     async def answered(request: Request) -> Response:
-        return Response(encoded(await handler(request)), media_type="application/json")
+        found = await handler(request)
+        return (
+            found if isinstance(found, Response) else Response(encoded(found), media_type="application/json")
+        )
 
     return Route(path, guarded(answered), methods=[method, *more])
 

@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock_services.common import configuration, logs
 from penstock_services.common.http_serving import LOOPBACK, bind, http_server, shown_host
 from penstock_services.gateway.app import Gateway
-from penstock_services.gateway.sessions import Sessions
+from penstock_services.gateway.sessions import Sessions, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,13 +44,10 @@ async def _serve(config: Mapping[str, str], log: structlog.stdlib.BoundLogger) -
     host, port = conf.GATEWAY_BIND.read(config), conf.GATEWAY_PORT.read(config)
     listener = bind(host, port, conf.GATEWAY_BIND.key, conf.GATEWAY_PORT.key)
     sessions = Sessions(
-        {
-            key: value
-            for key, value in config.items()
-            if not conf.is_cluster_option(key) and key != conf.REST_ADDRESS.key
-        },
+        session_options(config),
         idle_s=conf.GATEWAY_IDLE_MS.read(config) / 1000,
         most=conf.GATEWAY_SESSIONS.read(config),
+        statements=conf.GATEWAY_THREADS.read(config),
     )
     server = http_server(Gateway(sessions).app(hosts=LOOPBACK if host in LOOPBACK else None))
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.errors import PenstockError, SpecError
+from penstock.errors import FunctionError, PenstockError, SpecError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Operation:
         self._run = run
         self._changed = threading.Condition()
         self._outcome: Outcome | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._rows: deque[Any] = deque()
         self._complete = False
         self._token = 0
@@ -101,8 +101,10 @@ class Operation:
                 self._complete = True
                 self._changed.notify_all()
             self._become("FINISHED")
-        except BaseException as err:
+        except Exception as err:
             self._fail(err)
+        except BaseException as err:  # SystemExit of a user's function must not end the process that fetches
+            self._fail(FunctionError(f"Python code of the statement raised {err!r}"))
 
     def _put(self, row: Any) -> bool:
         with self._changed:
@@ -113,7 +115,7 @@ class Operation:
             self._changed.notify_all()
         return True
 
-    def _fail(self, err: BaseException) -> None:
+    def _fail(self, err: Exception) -> None:
         with self._changed:
             over = self.status in OVER
             if not over:

@@ -7,7 +7,15 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import DML_SYNC, LOCAL_TIME_ZONE, REST_ADDRESS, is_cluster_option, is_known_option
+from penstock.config import (
+    DML_SYNC,
+    GATEWAY_SESSIONS,
+    GATEWAY_THREADS,
+    LOCAL_TIME_ZONE,
+    REST_ADDRESS,
+    is_cluster_option,
+    is_known_option,
+)
 from penstock.errors import SpecError, SqlError
 from penstock.log_events import EventLog
 from penstock.spark.support import spark_support
@@ -19,7 +27,7 @@ from penstock.table.environment import RESULT_MODES
 from penstock.table.rows import result_row
 from penstock.table.running import run_statement
 from penstock.types import logical as t
-from penstock_services.dispatcher.http import NotFoundError
+from penstock_services.common.http import NotFoundError
 from penstock_services.gateway.operations import OVER, Operation, Outcome
 
 if TYPE_CHECKING:
@@ -115,7 +123,7 @@ class Session:
         """Stop an operation and forget it."""
         operation = self.operation(handle)
         operation.end("CLOSED")
-        del self._operations[handle]
+        self._operations.pop(handle, None)
         return operation
 
     def complete(self, text: str, position: int) -> list[str]:
@@ -126,12 +134,12 @@ class Session:
 
     def running(self) -> int:
         """Operations that are not over."""
-        return sum(operation.status not in OVER for operation in self._operations.values())
+        return sum(operation.status not in OVER for operation in list(self._operations.values()))
 
     def close(self) -> None:
         """Stop all operations."""
-        for handle in list(self._operations):
-            self.close_operation(handle)
+        while self._operations:
+            self._operations.popitem()[1].end("CLOSED")
 
     # -- statements --------------------------------------------------------------------------
 
@@ -152,6 +160,14 @@ class Session:
         if isinstance(statement, st.SetOption | st.ResetOption) and _is_clients(statement.key):
             _restore(self._clients, str(statement.key), getattr(statement, "value", None))
             return _ok()
+        if isinstance(statement, st.SetOption) and statement.key == REST_ADDRESS.key:
+            raise SqlError(
+                f"a session of the gateway cannot set '{REST_ADDRESS.key}'",
+                expected="statements for the gateway's own cluster",
+                got=str(statement.value),
+                where=str(statement.position),
+                remedy="connect to a gateway of the other cluster",
+            )
         result = run_statement(self._sql, statement)
         zone = LOCAL_TIME_ZONE.read(self._sql.config)
         schema, job = result.get_resolved_schema().logical, result.get_job_client()
@@ -245,6 +261,7 @@ class Sessions:
         config: The gateway's settings; ``rest.address`` says which cluster runs the jobs.
         idle_s: A session whose client is silent for so many seconds is closed; 0: never.
         most: So many sessions may be open.
+        statements: So many statements may run at once, each in a thread.
         now: Seconds of a clock that never goes back.
     """
 
@@ -254,8 +271,10 @@ class Sessions:
         *,
         idle_s: float,
         most: int,
+        statements: int = GATEWAY_THREADS.default,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._statements = statements
         self._config = dict(config)
         self._idle_s = idle_s
         self._most = most
@@ -275,7 +294,7 @@ class Sessions:
         if len(self._sessions) >= self._most:
             raise SpecError(
                 "too many sessions are open",
-                expected=f"at most {self._most} (sql-gateway.session.max-num)",
+                expected=f"at most {self._most} ({GATEWAY_SESSIONS.key})",
                 got=str(len(self._sessions)),
                 remedy="close sessions that are not needed",
             )
@@ -305,7 +324,7 @@ class Sessions:
     def close(self, handle: str) -> None:
         """End a session and its operations."""
         self.get(handle).close()
-        del self._sessions[handle]
+        self._sessions.pop(handle, None)
         _log.info("session_closed", session=handle)
 
     def expire(self) -> None:
@@ -317,6 +336,23 @@ class Sessions:
                 _log.info("session_expired", session=session.handle, idle_s=round(session.idle_s()))
                 session.close()
                 self._sessions.pop(session.handle, None)
+
+    def start(self, handle: str, text: str, config: Mapping[str, str]) -> Operation:
+        """Run a statement of the session ``handle`` in the background; see ``Session.start``.
+
+        Raises:
+            SpecError: Too many statements run already.
+        """
+        session = self.get(handle)
+        running = sum(session.running() for session in list(self._sessions.values()))
+        if running >= self._statements:
+            raise SpecError(
+                "too many statements run at once",
+                expected=f"at most {self._statements} ({GATEWAY_THREADS.key})",
+                got=str(running),
+                remedy="close or cancel operations that are not needed, or wait",
+            )
+        return session.start(text, config)
 
     def close_all(self) -> None:
         """End all sessions."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ROW_KINDS = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 #: Formats of rows: values of JSON, or texts as a SQL client prints them.
 JSON, PLAIN_TEXT = "JSON", "PLAIN_TEXT"
+#: What Flink's clients print for a NULL; within a value it is ``NULL``.
+NULL = "<NULL>"
 _INTERVAL_PRECISION = 2
 _ROOTS: dict[type[t.LogicalType], str] = {
     t.BooleanType: "BOOLEAN",
@@ -123,7 +125,9 @@ def rows_of(schema: t.Schema, rows: Iterable[Any], row_format: str, zone: str) -
         return [
             {
                 "kind": ROW_KINDS[row.get_row_kind()],
-                "fields": [text_of(v, x, zone) for v, x in zip(row, types, strict=True)],
+                "fields": [
+                    NULL if v is None else text_of(v, x, zone) for v, x in zip(row, types, strict=True)
+                ],
             }
             for row in rows
         ]

@@ -102,3 +102,11 @@ def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) ->
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("key", ["rest.port", "taskmanager.numberOfTaskSlots"])
+def test_what_an_argument_decides_is_no_configuration(key):
+    """It was overridden without a word, or contradicted what the cluster waited for."""
+    with pytest.raises(SpecError, match=f"'{key}' is chosen") as refused:
+        embedded.EmbeddedCluster(config={key: "5"}).start()
+    assert "--" in (refused.value.remedy or "")

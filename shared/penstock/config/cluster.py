@@ -107,6 +107,14 @@ GATEWAY_SESSIONS = define(
     scope="cluster",
     least=1,
 )
+GATEWAY_THREADS = define(
+    "sql-gateway.worker.threads.max",
+    500,
+    parse_int,
+    "Statements that may run in the SQL gateway at once, each in a thread; a query runs until its rows are read.",
+    scope="cluster",
+    least=1,
+)
 NUM_SLOTS = define(
     "taskmanager.numberOfTaskSlots",
     1,

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 STOP_ORDER = (("dispatcher", "jobmanager"), ("taskmanager",), ("resourcemanager",), ("nats", "valkey"))
 #: A guard against hanging only: a process that does not stay up is noticed much earlier.
 START_TIMEOUT_S = 300.0
+#: Configuration keys that arguments decide → the argument, as ``penstock up`` and ``EmbeddedCluster`` spell it.
+_CHOSEN = {
+    "rest.port": "--port PORT, or rest_port=PORT",
+    "taskmanager.numberOfTaskSlots": "--slots NUMBER, or slots=NUMBER",
+}
 
 
 #: The prefix of temporary folders.
@@ -120,12 +125,21 @@ class EmbeddedCluster:
     def launch(self) -> None:
         """Starts the processes without waiting for them.
 
-        Raises SpecError for a number of processes below 1, and ExternalError if a port is taken, or if the
+        Raises SpecError for a number of processes below 1 and for a configuration key that an argument decides, and ExternalError if a port is taken, or if the
         folder is in use or cannot be written.
         """
         for name in ("taskmanagers", "slots", "jobmanagers", "dispatchers", "resourcemanagers"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1", got=str(getattr(self, name)))
+        for key, instead in _CHOSEN.items():
+            if key in self.config:
+                raise SpecError(
+                    f"'{key}' is chosen by the cluster's own option",
+                    expected=instead,
+                    got=f"{key} = {self.config[key]}",
+                    where=f"configuration key '{key}'",
+                    remedy=f"leave it out, and give {instead}",
+                )
         for port, what in ((self.rest_port, "the REST API"), (self.nats_port, "NATS")):
             if port:
                 servers.check_port(port, what)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-#: Of the limit, what may be counted at least: a process whose memory is taken by something else than
+#: One part in so many of the limit may always be counted: a process whose memory is taken by something else than
 #: state would have all its state on the disk, and be no smaller.
 _LEAST_SHARE = 4
 #: The process is held near this share of the limit, for some of what it holds comes and goes; below ``_ROOM`` of
@@ -24,7 +24,7 @@ _NEAR = 1.1
 #: What may be counted at first, as a share of the limit: what is given up stays in memory for a while, so the first
 #: of it must go before the process is full.
 _FIRST = 0.625
-#: What may be counted grows by this share of the limit at once.
+#: What may be counted grows by one part in so many of the limit at once.
 _STEP = 1024
 
 

@@ -123,9 +123,8 @@ async def test_hostile_ids_on_the_bus(front, verb, data):
 @pytest.fixture
 async def served(front, monkeypatch):
     """(host, port) of the dispatcher's own server, whose clients get 50 ms for each part."""
-    from penstock_services.common import connections
+    from penstock_services.common import connections, http
     from penstock_services.common.http_serving import server_config
-    from penstock_services.dispatcher import http
     from tests.services.dispatcher.conftest import serving
 
     monkeypatch.setattr(connections, "HEAD_S", 0.05)

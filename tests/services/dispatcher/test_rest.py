@@ -12,8 +12,8 @@ from penstock.messages import layout
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState
 from penstock.store import job_log
+from penstock_services.common.http import MAX_BODY_BYTES
 from penstock_services.dispatcher import logged
-from penstock_services.dispatcher.http import MAX_BODY_BYTES
 from penstock_services.dispatcher.views.common import vertex_id
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from penstock.config import GATEWAY_SESSIONS
+from penstock.config import GATEWAY_SESSIONS, GATEWAY_THREADS
 from penstock_services.gateway.app import Gateway
 from penstock_services.gateway.sessions import Sessions
 
@@ -198,3 +199,32 @@ async def test_bad_requests_are_refused(
     answer = await client.http.request(method, path, content=body)
     assert answer.status_code == status
     assert list(answer.json()) == ["errors"]
+
+
+async def test_a_session_runs_on_the_gateways_cluster(client: Client) -> None:
+    page = await client.run("SET 'rest.address' = 'http://elsewhere'")
+    assert "cannot set 'rest.address'" in page["errors"][0]
+
+
+async def test_a_module_that_ends_its_program_does_not_end_the_gateway(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_the_program.py").write_text("import sys\n\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    statement = "CREATE FUNCTION f AS 'ends_the_program.f' LANGUAGE PYTHON"
+    page = await client.run(statement)
+    assert "SystemExit: 3" in page["errors"][0]
+    refused = await client.http.post(f"{client.base}/configure-session", json={"statement": statement})
+    assert "SystemExit: 3" in refused.json()["errors"][0]
+
+
+async def test_no_more_statements_at_once_than_may_be(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client.sessions, "_statements", 1)
+    session = client.sessions.get(client.session)
+    with session._planning:  # so that the first one waits
+        await client.start("SHOW TABLES")
+        refused = await client.http.post(f"{client.base}/statements", json={"statement": "SHOW TABLES"})
+    assert refused.status_code == 400
+    assert GATEWAY_THREADS.key in refused.json()["errors"][0]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from penstock.errors import SpecError, SqlError
+from penstock.errors import FunctionError, SpecError, SqlError
 from penstock.types import logical as t
 from penstock_services.gateway import operations
 from penstock_services.gateway.operations import OVER, Operation, Outcome, Page
@@ -115,6 +115,16 @@ def test_the_error_of_a_statement_is_its_own():
     with pytest.raises(SqlError, match="unknown column 'x'"):
         operation.fetch(0)
     assert operation.status == "ERROR"
+
+
+def test_a_function_that_ends_the_program_fails_its_statement():
+    def run():
+        raise SystemExit(3)
+
+    operation = started(run)
+    over(operation)
+    with pytest.raises(FunctionError, match=r"SystemExit\(3\)"):
+        operation.fetch(0)
 
 
 def test_rows_before_an_error_are_not_the_result():

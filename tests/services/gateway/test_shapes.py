@@ -111,7 +111,7 @@ def test_plain_text_is_what_a_client_prints():
     )
     row = result_row(("a", "b", "c"), (Decimal("1.50"), [1, None], None), 3)
     assert rows_of(schema, [row], PLAIN_TEXT, "UTC") == [
-        {"kind": "DELETE", "fields": ["1.50", "[1, NULL]", "NULL"]}
+        {"kind": "DELETE", "fields": ["1.50", "[1, NULL]", "<NULL>"]}
     ]
 
 

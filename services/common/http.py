@@ -14,7 +14,6 @@ from penstock.bus import RefusedError
 from penstock.bus.envelope import told
 from penstock.errors import REST_ERROR_TYPE, PenstockError, SnapshotError, SpecError
 from penstock.log_events import EventLog
-from penstock_services.dispatcher.logged import UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,15 +37,6 @@ class NotFoundError(SpecError):
     """The path names something that does not exist (404)."""
 
     code = "PS-NOT-FOUND"
-
-
-def no_task_manager(wanted: str, known: list[str]) -> NotFoundError:
-    """The error for an unknown task manager."""
-    return NotFoundError(
-        f"there is no task manager '{wanted[:255]}'",
-        expected=", ".join(known) or "the id of one; none is registered",
-        remedy="GET /taskmanagers lists them",
-    )
 
 
 class TooLargeError(SpecError):
@@ -75,7 +65,7 @@ def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) 
 def status_of(err: PenstockError) -> int:
     """The HTTP status of an error."""
     match err:
-        case UnknownJobError() | NotFoundError():
+        case NotFoundError():
             return 404
         case TooLargeError():
             return 413
@@ -200,10 +190,11 @@ class SameOrigin:
         name = urlsplit(f"//{host}").hostname or ""
         if self._hosts is not None and name not in self._hosts:
             return ForbiddenError(
-                "the Host header does not name this dispatcher",
+                "the Host header does not name this server",
                 expected=", ".join(sorted(self._hosts)),
                 got=repr(host),
-                remedy="use http://127.0.0.1, or set rest.bind-address to serve others",
+                remedy="use http://127.0.0.1; to serve others, set rest.bind-address (of the SQL gateway: "
+                "sql-gateway.endpoint.rest.bind-address)",
             )
         origin = headers.get("origin")
         foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
