@@ -82,6 +82,49 @@ def test_equals_the_batch_join_after_every_batch(retracts, kind, null_safe, cond
         assert len(sub.operator._keys) <= len({r[0] for r in standing[0]} | {r[1] for r in standing[1]})
 
 
+FLIP = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["inner", "left", "right"]), st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1), st.lists(FLIP, min_size=1, max_size=6)), min_size=1, max_size=8),
+)  # fmt: skip
+def test_of_rows_with_a_key_the_last_change_of_each_key_counts(kind, conditional, steps):
+    """Both sides have one row a key at most. A table that is written by key holds the join after every batch, though
+    a partner comes and goes within one."""
+
+    def accept(x, y):
+        return not conditional or x[1] <= y[0]
+
+    condition = make_call("<=", [InputRef(1, INT), InputRef(2, INT)]) if conditional else None
+    sub = Subtask(
+        make_join(JoinSpec(kind=kind, left_keys=(0,), right_keys=(1,), condition=condition)),
+        [LEFT, RIGHT],
+        BOTH,
+    )
+    standing: tuple[dict, dict] = ({}, {})
+    table: dict = {}
+    for side, flips in steps:
+        rows, kinds = [], []
+        for key, value in flips:  # a row comes if there is none of the key, else it goes
+            row = standing[side].pop(key, None)
+            kinds.append(RowKind.INSERT if row is None else RowKind.DELETE)
+            if row is None:
+                row = standing[side][key] = (key, value) if side == 0 else (value, key)
+            rows.append(row)
+        sub.process(Batch.of((LEFT, RIGHT)[side], rows, kinds=kinds), side)
+        for change, row in sub.changes():
+            key = row[3] if kind == "right" else row[0]
+            if change == "-D":
+                table.pop(key, None)
+            else:
+                table[key] = row
+        sub.out = []
+        expected = reference(kind, list(standing[0].values()), list(standing[1].values()), False, accept)
+        assert Counter(table.values()) == expected
+
+
 def test_a_hot_key_comes_out_in_bounded_pieces():
     spec = JoinSpec(kind="inner", left_keys=(0,), right_keys=(1,))
     sub = Subtask(make_join(spec), [LEFT, RIGHT], BOTH)

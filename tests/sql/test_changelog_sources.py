@@ -198,6 +198,18 @@ def test_a_deletion_without_a_time_is_an_error_of_a_versioned_table():
     assert "METADATA FROM 'timestamp'" in str(failed.value)
 
 
+@pytest.mark.parametrize("side", ["LEFT", "RIGHT"])
+def test_a_partner_that_comes_and_goes_within_a_batch_leaves_the_row_alone(side):
+    """Both tables have a key, so that the result is one by key: the last change of a key is its row."""
+    partner = batch((INSERT, 1, "ann", 3, at(1)), (DELETE, 1, "ann", 3, at(1)))
+    MemoryTable("people", SCHEMA, [[batch((INSERT, 1, "bob", 8, at(1)))]], changelog="retract")
+    MemoryTable("others", SCHEMA, [[partner]], changelog="retract")
+    query = "SELECT a.id, a.n, b.n FROM people AS a LEFT JOIN others AS b ON a.id = b.id"
+    if side == "RIGHT":
+        query = "SELECT a.id, a.n, b.n FROM others AS b RIGHT JOIN people AS a ON a.id = b.id"
+    assert rows(declared() + declared(name="others"), query) == [(1, 8, None)]
+
+
 def test_windows_take_updates():
     upserts(*CHANGES[:1], batch_rows=1)
     query = """SELECT window_start, SUM(n), COUNT(*) FROM TABLE(TUMBLE(TABLE people, DESCRIPTOR(at), INTERVAL '10' SECOND))

@@ -163,12 +163,18 @@ class JoinOperator(Operator):
         delta = np.zeros(len(touched), np.int64)
         np.add.at(delta, at[once], 1 if signs is None else signs[rows[once]].astype(np.int64))
         was = other.meet(touched, delta)
-        met = touched[(was <= 0) & (was + delta > 0)]
-        left = touched[(was > 0) & (was + delta <= 0)]
+        alone, stays_alone = was <= 0, was + delta <= 0
         if self._left_only:
+            met, left = touched[alone & ~stays_alone], touched[~alone & stays_alone]
             come, gone = (met, left) if self.spec.kind == "semi" else (left, met)
             return self._bare(gone, DELETE), self._bare(come, INSERT)
-        return self._padded(1 - side, met, DELETE), self._padded(1 - side, left, INSERT)
+        # A partner that comes and goes within the batch leaves the padded row as it was. It is taken back and given
+        # anew all the same: of the changes of a key the last one counts in a table that is written by key.
+        came = np.zeros(len(touched), np.bool_)
+        came[at if signs is None else at[signs[rows] > 0]] = True
+        before = touched[alone & came]
+        after = touched[stays_alone & (came | ~alone)]
+        return self._padded(1 - side, before, DELETE), self._padded(1 - side, after, INSERT)
 
     # -- output ------------------------------------------------------------------------
 
