@@ -87,10 +87,14 @@ mutants: $(STAMP) ## plant bugs one by one: the simulation and the planner's tes
 chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200 (root, for the network)
 	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
+# Extras of the image of deploy/, which has every connector.
+EXTRAS := avro cassandra delta elasticsearch faker fsspec iceberg kafka mqtt mysql mysql-cdc oidc opentelemetry postgres \
+	postgres-cdc protobuf rabbitmq spark sqlalchemy
+LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet
 lock: ## pin all dependencies anew (needs uv on the PATH)
-	uv pip compile --universal --generate-hashes --extra avro --extra demo --extra dev --extra kafka --extra protobuf --extra spark --no-emit-index-url --no-header --quiet pyproject.toml -o requirements.lock
-	uv pip compile --universal --generate-hashes --extra avro --extra kafka --extra protobuf --extra spark --no-emit-index-url --no-header --quiet -c requirements.lock pyproject.toml -o deploy/requirements.lock
-	uv pip compile --universal --generate-hashes --group docs --no-emit-index-url --no-header --quiet -o docs/requirements.lock
+	$(LOCK) --all-extras pyproject.toml -o requirements.lock
+	$(LOCK) $(EXTRAS:%=--extra %) -c requirements.lock pyproject.toml -o deploy/requirements.lock
+	$(LOCK) --group docs -o docs/requirements.lock
 
 clean: ## remove the environment, caches and results
 	rm -rf $(VENV) $(DOCS) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
