@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import config as conf
+from penstock import secrets
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import PenstockError, SpecError
@@ -113,6 +114,7 @@ def run_service(role: str, build: Callable[[ServiceContext], Service], argv: lis
     printed with its place and remedy, any other error with its traceback."""
     try:
         config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
+        secrets.announce(config)
         service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
         log = logs.configure(role, service_id)
         return asyncio.run(_run(role, service_id, config, log, build))

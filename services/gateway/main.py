@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from penstock import config as conf
+from penstock import secrets
 from penstock.api.execution import CLUSTER_VARIABLE
 from penstock.errors import PenstockError
 from penstock_services.common import configuration, logs
@@ -27,6 +28,7 @@ def main(argv: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT; the exit code. ``argv``: ``--config FILE``, ``-D key=value``."""
     try:
         config = configuration.parse_arguments("gateway", argv)
+        secrets.announce(config)
         log = logs.configure("gateway", f"gateway-{uuid.uuid4().hex[:8]}")
         return asyncio.run(_serve(config, log))
     except PenstockError as err:

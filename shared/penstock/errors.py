@@ -49,6 +49,7 @@ __all__ = [
     "PeerLostError",
     "PenstockError",
     "RecordError",
+    "SecretError",
     "SlotLostError",
     "SnapshotError",
     "SparkJobError",
@@ -153,6 +154,12 @@ class ConnectorError(UserError):
     """A table's options, schema or data are wrong."""
 
     code = "PS-CONNECTOR"
+
+
+class SecretError(ConnectorError):
+    """A secret that an option names is not where this process looks for secrets."""
+
+    code = "PS-SECRET"
 
 
 class RecordError(UserError):

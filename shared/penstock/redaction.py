@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 
 HIDDEN = "******"
+#: A secret shorter than this is not looked for in texts: it would be found in every other word.
+_SHORTEST = 4
+#: The secrets that this process has looked up.
+_secrets: set[str] = set()
 #: ``//user:password@``, ``//token@``: up to the last ``@`` before the path, since a password may hold one.
 _USER_INFO = re.compile(r"//[^/\s]*@")
 #: ``?password=…``, ``;pwd=…``: parameters of JDBC, S3 and HTTP URLs that hold secrets.
@@ -20,11 +24,20 @@ _PARAMETER = re.compile(
 )
 
 
+def hide(secret: str) -> None:
+    """From now on, ``secret`` is replaced in whatever this process shows."""
+    if len(secret) >= _SHORTEST:
+        _secrets.add(secret)
+
+
 def without_credentials(text: str) -> str:
     """``text`` with users and passwords of the URLs in it replaced: ``nats://******@host:4222``.
 
-    What holds no URL comes back as it is.
+    Secrets that options named (``hide``) are replaced, too. What holds none of them comes back as it is.
     """
+    for secret in _secrets:
+        if secret in text:
+            text = text.replace(secret, HIDDEN)
     if "//" in text and "@" in text:
         text = _USER_INFO.sub(f"//{HIDDEN}@", text)
     if "=" in text and (":" in text):

@@ -55,6 +55,27 @@ LEASE_TTL_MS = define(
     scope="cluster",
     least=100,
 )
+SECRETS_FOLDER = define(
+    "secrets.folder",
+    "",
+    str,
+    "Folder with a file for each secret, as Kubernetes and Docker mount them ([secrets](secrets.md)).",
+    scope="cluster",
+)
+SECRETS_FILE = define(
+    "secrets.file",
+    "",
+    str,
+    "YAML or JSON file of secrets, `NAME: value` ([secrets](secrets.md)).",
+    scope="cluster",
+)
+SECRETS_PREFIX = define(
+    "secrets.environment-prefix",
+    "PENSTOCK_SECRET_",
+    str,
+    "Secret `NAME` is the environment variable of this prefix and the name, with `_` for `.` and `-`.",
+    scope="cluster",
+)
 REST_PORT = define(
     "rest.port",
     8081,

@@ -19,6 +19,7 @@ _SECTIONS = {
         "io.",
         "metrics.",
         "rest.",
+        "secrets.",
         "resourcemanager.",
         "slot.",
         "slotmanager.",

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from penstock.secrets import resolved
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -62,7 +64,7 @@ class SourceContext:
         subtask_index: Index of the subtask, from 0.
         parallelism: Number of the operator's subtasks.
         attempt: Number of this run of the task, from 1.
-        options: The table's options, as text.
+        options: The table's options, as text. One that names a secret is looked up whenever it is read.
         schema: Physical columns of the table.
         projection: Columns to deliver: indices into ``schema``.
         metadata: Metadata keys whose columns follow those of ``projection``.
@@ -103,6 +105,9 @@ class SourceContext:
     store: Store | None = None
     #: Greatest number of rows a batch should have.
     batch_rows: int = 16_384
+
+    def __post_init__(self) -> None:
+        self.options = resolved(self.options, where=f"operator {self.uid}")
 
 
 class SourceEnumerator(ABC):
@@ -293,6 +298,9 @@ class TableInfo:
     options: Mapping[str, str]
     format: str | None = None
     primary_key: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", resolved(self.options))
 
 
 class Connector(ABC):

@@ -8,6 +8,7 @@ from penstock.connectors.base import RUNS, Connector, TableInfo
 from penstock.errors import ConnectorError, nearest
 from penstock.options import check_on_error
 from penstock.plugins import IMPORT_PATH, Register, instance_of
+from penstock.secrets import check as check_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,6 +123,7 @@ def validate_table(
     connector = connector_of(options, where=where)
     try:
         check_on_error(options, f"connector '{connector.name}'")
+        check_secrets(options, where=f"connector '{connector.name}'")
         connector.validate(table_info(schema, options, primary_key), role=role)
     except ConnectorError as err:
         if where:

@@ -13,6 +13,7 @@ from pyspark.sql import types as st
 from penstock.connectors.jdbc.connector import only_spark
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.errors import SpecError, UnsupportedError, nearest
+from penstock.secrets import resolved
 from penstock.spark.frames import Frame, col
 from penstock.spark.session import is_connect
 from penstock.spark.typemap import column_names, spark_type
@@ -97,7 +98,7 @@ def _options(session: SparkSession, options: Mapping[str, str], config: Mapping[
         # A classic session was started with them.
         for jar in filter(None, config.get(_JARS, "").split(",")):
             session.addArtifacts(jar.strip())
-    typed = OPTIONS.read(options)
+    typed = OPTIONS.read(resolved(options, where="connector 'jdbc'"))
     made = {
         "url": typed["url"],
         "dbtable": typed["table-name"],

@@ -15,6 +15,7 @@ from penstock.connectors.helper.channel import Channel
 from penstock.connectors.helper.messages import Answer, Call, Failed, Open, Opened, ToSlot
 from penstock.errors import FunctionError, HelperLostError, PenstockError, error_from_dict
 from penstock.processes import ProcessHandle
+from penstock.secrets import unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ _PROGRAM = (
 def opening(part: Part, connector: str, table: TableInfo, ctx: SourceContext, **more: Any) -> Open:
     """The first message for a part of a connector."""
     return Open(
-        part=part, connector=connector, schema=table.schema, options=dict(table.options), format=table.format,
+        part=part, connector=connector, schema=table.schema, options=dict(unresolved(table.options)), format=table.format,
         job_id=ctx.job_id, uid=ctx.uid, subtask_index=ctx.subtask_index, parallelism=ctx.parallelism,
         attempt=ctx.attempt, projection=tuple(ctx.projection), metadata=tuple(ctx.metadata),
         pushed=dict(ctx.pushed), config=dict(ctx.config), on_error=ctx.on_error, batch_rows=ctx.batch_rows,

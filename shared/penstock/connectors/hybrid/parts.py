@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Connector, TableInfo
 from penstock.connectors.registry import connector_of, table_info
+from penstock.secrets import unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,11 @@ PARTS = (HISTORY, LIVE)
 def part_options(options: Mapping[str, str], part: str) -> dict[str, str]:
     """The options of one part as its connector knows them; ``on-error`` is the table's."""
     prefix = f"{part}."
-    own = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+    own = {
+        key.removeprefix(prefix): value
+        for key, value in unresolved(options).items()
+        if key.startswith(prefix)
+    }
     if "on-error" in options:
         own["on-error"] = options["on-error"]
     return own
