@@ -34,16 +34,17 @@ def asked(monkeypatch) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        (["savepoint", "4f1c"], ("take_savepoint", (HERE, "4f1c", None))),
-        (["savepoint", "4f1c", "s3://b/x"], ("take_savepoint", (HERE, "4f1c", "s3://b/x"))),
+        (["savepoint", "4f1c"], ("take_savepoint", (HERE, "4f1c", None, "table"))),
+        (["savepoint", "4f1c", "s3://b/x"], ("take_savepoint", (HERE, "4f1c", "s3://b/x", "table"))),
         (["savepoint", "inspect", "p"], ("inspect", ("p", HERE, "table", False))),
         (["savepoint", "inspect", "p", "--verify"], ("inspect", ("p", HERE, "table", True))),
         (["savepoint", "diff", "p", "job.sql"], ("diff", ("p", "job.sql", HERE, {}, "table"))),
         (["savepoint", "dispose", "p", "--cluster", "http://c"], ("dispose", ("p", "http://c"))),
-        (["stop", "4f1c"], ("stop_job", (HERE, "4f1c", None, False))),
-        (["stop", "-p", "d", "--drain", "4f1c"], ("stop_job", (HERE, "4f1c", "d", True))),
-        (["stop", "--savepoint-path", "d", "4f1c"], ("stop_job", (HERE, "4f1c", "d", False))),
-        (["checkpoint", "4f1c", "--full"], ("take_checkpoint", (HERE, "4f1c", True))),
+        (["stop", "4f1c"], ("stop_job", (HERE, "4f1c", None, False, "text"))),
+        (["stop", "-p", "d", "--drain", "4f1c"], ("stop_job", (HERE, "4f1c", "d", True, "text"))),
+        (["stop", "--savepoint-path", "d", "4f1c"], ("stop_job", (HERE, "4f1c", "d", False, "text"))),
+        (["checkpoint", "4f1c", "--full"], ("take_checkpoint", (HERE, "4f1c", True, "text"))),
+        (["checkpoint", "4f1c", "--format", "json"], ("take_checkpoint", (HERE, "4f1c", False, "json"))),
     ],
 )
 def test_words(asked, words, call):

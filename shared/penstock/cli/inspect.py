@@ -29,14 +29,15 @@ def list_jobs(url: str, format_: str) -> None:
     print_table(["job id", "name", "state", "started", "duration"], rows)
 
 
-def cancel_job(url: str, start: str) -> None:
+def cancel_job(url: str, start: str, format_: str = "text") -> None:
     """Cancel the job whose id begins with ``start`` and wait until it has ended."""
     with ClusterClient(url, patience_s=2) as client:
         job_id = find_job(client, start)
         client.cancel(job_id)
         while (state := client.job(job_id)["state"]) not in TERMINAL:
             time.sleep(0.05)
-    print(f"job {job_id}: {state}")
+    told = {"job-id": job_id, "state": state}
+    print(json.dumps(told, indent=2) if format_ == "json" else f"job {job_id}: {state}")
 
 
 def show_cluster(url: str, format_: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import DEFAULT_CLUSTER, Cluster, Config, parse_config
+from penstock.cli.options import DEFAULT_CLUSTER, Cluster, Config, TableFormat, TextFormat, parse_config
 from penstock.errors import SpecError
 
 
@@ -24,7 +24,7 @@ def savepoint(
     verify: Annotated[
         bool, typer.Option("--verify", help="For inspect: read the whole savepoint and check every block.")
     ] = False,
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Savepoints: take, inspect, diff, dispose."""
     from penstock.cli import savepoint as command
@@ -54,9 +54,9 @@ def savepoint(
                 remedy="name both: savepoint diff PATH FILE, or savepoint diff PATH JOB_ID --cluster URL",
             )
         case [job_id]:
-            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None)
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, None, format)
         case [job_id, directory] if job_id not in ("inspect", "diff", "dispose"):
-            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, directory)
+            command.take_savepoint(cluster or DEFAULT_CLUSTER, job_id, directory, format)
         case _:
             raise SpecError(
                 "malformed 'savepoint'",
@@ -79,11 +79,12 @@ def stop(
         ),
     ] = False,
     cluster: Cluster = None,
+    format: TextFormat = "text",
 ) -> None:
     """Stop a job with a savepoint; prints where it lies."""
     from penstock.cli.savepoint import stop_job
 
-    stop_job(cluster or DEFAULT_CLUSTER, job_id, savepoint_path, drain=drain)
+    stop_job(cluster or DEFAULT_CLUSTER, job_id, savepoint_path, drain=drain, format_=format)
 
 
 def checkpoint(
@@ -92,14 +93,15 @@ def checkpoint(
         bool, typer.Option("--full", help="Write the whole state, not only what changed.")
     ] = False,
     cluster: Cluster = None,
+    format: TextFormat = "text",
 ) -> None:
     """Take a checkpoint of a job now."""
     from penstock.cli.savepoint import take_checkpoint
 
-    take_checkpoint(cluster or DEFAULT_CLUSTER, job_id, full=full)
+    take_checkpoint(cluster or DEFAULT_CLUSTER, job_id, full=full, format_=format)
 
 
-def list_(cluster: Cluster = None, format: Annotated[str, typer.Option("--format")] = "table") -> None:
+def list_(cluster: Cluster = None, format: TableFormat = "table") -> None:
     """List the jobs of a cluster."""
     from penstock.cli.inspect import list_jobs
 
@@ -109,11 +111,12 @@ def list_(cluster: Cluster = None, format: Annotated[str, typer.Option("--format
 def cancel(
     job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
     cluster: Cluster = None,
+    format: TextFormat = "text",
 ) -> None:
     """Cancel a job and wait until it is cancelled."""
     from penstock.cli.inspect import cancel_job
 
-    cancel_job(cluster or DEFAULT_CLUSTER, job_id)
+    cancel_job(cluster or DEFAULT_CLUSTER, job_id, format)
 
 
 def info(
@@ -128,7 +131,7 @@ def info(
         str | None,
         typer.Option("--checkpoint", metavar="ID", help="What each subtask did for this checkpoint."),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Show the cluster's processes (services and slots, with their ids), or one job."""
     from penstock.cli.checkpoints import show_checkpoint, show_checkpoints
@@ -169,3 +172,55 @@ def health(
     with ClusterClient(url, patience_s=0) as client:
         overview = client.overview()
     typer.echo(f"ok: {overview['taskmanagers']} task managers, {overview['slots-total']} slots")
+
+
+def status(
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of a job, or its beginning; without it the cluster is looked at.")
+    ] = None,
+    cluster: Cluster = None,
+    format: TextFormat = "text",
+) -> None:
+    """Say in a line how a job or the cluster is. Exit codes: 0 runs, finished or healthy; 3 failed; 4 cancelled;
+    5 not running yet; 6 not healthy."""
+    from penstock.cli.status import show_status
+
+    raise typer.Exit(show_status(cluster or DEFAULT_CLUSTER, job_id, format))
+
+
+def top(
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of a job, or its beginning; without it all running jobs.")
+    ] = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
+    cluster: Cluster = None,
+    format: Annotated[str, typer.Option("--format", help="table or json (one look).")] = "table",
+) -> None:
+    """Show the vertices of running jobs with their rates, the busiest first."""
+    from penstock.cli.top import show_top
+
+    show_top(cluster or DEFAULT_CLUSTER, job_id, format, interval_s=interval, once=once)
+
+
+def doctor(
+    cluster: Cluster = None,
+    format: TextFormat = "text",
+) -> None:
+    """Look for what keeps Penstock from working: packages, servers, Java, limits, the cluster. Exit code 1 if
+    something fails."""
+    from penstock.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(cluster, format))
+
+
+def open_(
+    job_id: Annotated[str | None, typer.Argument(help="Id of a job, or its beginning.")] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Open the dashboard in a browser and print its address."""
+    from penstock.cli.showing import dashboard_url
+
+    url = dashboard_url(cluster or DEFAULT_CLUSTER, job_id)
+    typer.echo(url)
+    typer.launch(url)

@@ -19,23 +19,29 @@ app = typer.Typer(
     name="penstock",
     help="A stream processor with Flink's architecture and words, native to Python.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-# In the order in which --help shows them.
-app.command()(run_commands.up)
-app.command()(run_commands.sql)
-app.command()(run_commands.run)
-app.command()(job_commands.savepoint)
-app.command()(job_commands.stop)
-app.command()(job_commands.checkpoint)
-app.command("list")(job_commands.list_)
-app.command()(job_commands.cancel)
-app.command()(job_commands.info)
-app.command()(job_commands.logs)
-app.command()(job_commands.health)
+# In the order in which --help shows them, each with an example.
+for _function, _name, _example in (
+    (run_commands.up, "up", "penstock up --taskmanagers 2 --slots 4 --data ./data"),
+    (run_commands.sql, "sql", "penstock sql -f report.sql --format csv"),
+    (run_commands.run, "run", "penstock run job.py -p 4 -D execution.checkpointing.interval=5s"),
+    (job_commands.savepoint, "savepoint", "penstock savepoint 4f1c ./savepoints"),
+    (job_commands.stop, "stop", "penstock stop 4f1c --savepoint-path ./savepoints"),
+    (job_commands.checkpoint, "checkpoint", "penstock checkpoint 4f1c --full"),
+    (job_commands.list_, "list", "penstock list --format json"),
+    (job_commands.cancel, "cancel", "penstock cancel 4f1c"),
+    (job_commands.info, "info", "penstock info 4f1c --checkpoints"),
+    (job_commands.logs, "logs", "penstock logs 4f1c -f"),
+    (job_commands.status, "status", "penstock status 4f1c && echo it runs"),
+    (job_commands.top, "top", "penstock top --interval 2"),
+    (job_commands.open_, "open", "penstock open 4f1c"),
+    (job_commands.doctor, "doctor", "penstock doctor --cluster http://127.0.0.1:8081"),
+    (job_commands.health, "health", "penstock health http://127.0.0.1:8081"),
+):
+    app.command(_name, epilog=f"Example: {_example}")(_function)
 
 
 def _version(show: bool) -> None:
@@ -75,7 +81,7 @@ _service("gateway", "sql-gateway")
 
 def main() -> None:
     """The entry point. Exit codes: 0 success, 1 an error (on stderr), 2 wrong usage, 130 Ctrl-C, 143 SIGTERM."""
-    from penstock.cli.output import print_error
+    from penstock.cli.errors import print_error
     from penstock.cli.signals import leave_on_signals
 
     leave_on_signals()

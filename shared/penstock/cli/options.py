@@ -29,6 +29,8 @@ Backfill = Annotated[
 Parallelism = Annotated[
     int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
 ]
+TextFormat = Annotated[str, typer.Option("--format", help="text or json.")]
+TableFormat = Annotated[str, typer.Option("--format", help="table or json.")]
 
 DEFAULT_CLUSTER = "http://127.0.0.1:8081"
 

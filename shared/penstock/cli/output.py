@@ -1,4 +1,4 @@
-"""The output of results and errors: tables, JSON lines, CSV, and one format for errors."""
+"""The output of results: tables, JSON lines, CSV."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.config import LOCAL_TIME_ZONE, MAX_COLUMN_WIDTH
-from penstock.errors import PenstockError
 from penstock.functions.value_text import pair_types, text_of
 
 if TYPE_CHECKING:
@@ -132,9 +131,3 @@ def make_table(
     for row in rows:
         table.add_row(*(cell(v, f.type) for v, f in zip(row, schema.fields, strict=True)))
     return table
-
-
-def print_error(err: BaseException) -> None:
-    """Print an error to stderr: a PenstockError's own lines, any other error with its type."""
-    text = str(err) if isinstance(err, PenstockError) else f"{type(err).__name__}: {err}"
-    sys.stderr.write(f"error: {text}\n")

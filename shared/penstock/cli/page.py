@@ -39,7 +39,7 @@ class _Parameter:
 
     def row(self) -> str:
         if self.is_option:
-            words = {int: "N", str: "TEXT", list: "TEXT"}
+            words = {int: "N", float: "N", str: "TEXT", list: "TEXT"}
             plain = typing.get_origin(self.type) or self.type
             value = "" if plain is bool else f" {self.info.metavar or words.get(plain, 'PATH')}"
             names = ", ".join(f"`{flag}{value}`" for flag in self.flags())
@@ -90,6 +90,7 @@ def markdown() -> str:
         if info.callback is not None
     }
     helps = {info.callback: info.help for info in app.registered_commands}
+    examples = {info.callback: info.epilog for info in app.registered_commands}
     texts = {
         name: " ".join((helps[call] or inspect.getdoc(call) or "").split()) for name, call in commands.items()
     }
@@ -118,6 +119,8 @@ def markdown() -> str:
         usage = [f"penstock {name}", *(["[OPTIONS]"] if any(p.is_option for p in parameters) else [])]
         usage += [p.usage() for p in parameters if not p.is_option]
         lines += ["```text", " ".join(usage), "```"]
+        if example := examples[call]:
+            lines += ["", f"Example: `{example.removeprefix('Example: ')}`"]
         if parameters:
             lines += ["", "| | default | meaning |", "|---|---|---|", *(p.row() for p in parameters)]
     return "\n".join(lines) + "\n"

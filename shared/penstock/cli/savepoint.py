@@ -42,30 +42,38 @@ FAILED = "failure-cause"
 # -- taking --------------------------------------------------------------------------------
 
 
-def take_savepoint(url: str, start: str, directory: str | None) -> None:
+def take_savepoint(url: str, start: str, directory: str | None, format_: str = "text") -> None:
     """Take a savepoint of the job whose id begins with ``start`` and print its location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
         target = None if directory is None else addressed(directory)
-        print(_follow(client, job_id, client.savepoint(job_id, target), "savepoint"))
+        location = _follow(client, job_id, client.savepoint(job_id, target), "savepoint")
+    _print_location(job_id, location, format_)
 
 
-def stop_job(url: str, start: str, directory: str | None, *, drain: bool) -> None:
+def stop_job(url: str, start: str, directory: str | None, *, drain: bool, format_: str = "text") -> None:
     """Stop the job whose id begins with ``start`` with a savepoint, and print the savepoint's location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
         target = None if directory is None else addressed(directory)
         location = _follow(client, job_id, client.stop(job_id, target, drain=drain), "savepoint")
         job = client.wait(job_id)
-    print(f"job {job_id}: {job['state']}", file=sys.stderr)
-    print(location)
+    if format_ != "json":
+        print(f"job {job_id}: {job['state']}", file=sys.stderr)
+    _print_location(job_id, location, format_, state=job["state"])
 
 
-def take_checkpoint(url: str, start: str, *, full: bool) -> None:
+def take_checkpoint(url: str, start: str, *, full: bool, format_: str = "text") -> None:
     """Take a checkpoint of the job whose id begins with ``start`` and print its location."""
     with ClusterClient(url) as client:
         job_id = find_job(client, start)
-        print(_follow(client, job_id, client.checkpoint(job_id, full=full), "checkpoint"))
+        location = _follow(client, job_id, client.checkpoint(job_id, full=full), "checkpoint")
+    _print_location(job_id, location, format_)
+
+
+def _print_location(job_id: str, location: str, format_: str, **more: str) -> None:
+    told = {"job-id": job_id, "location": location, **more}
+    print(json.dumps(told, indent=2) if format_ == "json" else location)
 
 
 def _follow(client: ClusterClient, job_id: str, trigger_id: str, what: str) -> str:

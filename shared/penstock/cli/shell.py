@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.output import print_error
+from penstock.cli.errors import print_error
 from penstock.errors import PenstockError
 from penstock.sql.completion import candidates
 

@@ -48,6 +48,15 @@ def find_job(client: ClusterClient, start: str) -> str:
     )
 
 
+def dashboard_url(url: str, start: str | None) -> str:
+    """The dashboard's address of the one job whose id begins with ``start``; without it the cluster's."""
+    from penstock.api.client import ClusterClient
+
+    with ClusterClient(url, patience_s=2) as client:
+        client.overview()
+        return f"{client.url}/#/job/{find_job(client, start)}" if start is not None else f"{client.url}/"
+
+
 def last_checkpoint(checkpoint: dict[str, Any]) -> str:
     """``checkpoint 7 COMPLETED, 12.3 MB, slowest: Sum (2/4) writing its state, 840 ms``"""
     text = f"{checkpoint['kind']} {checkpoint['id']} {checkpoint['status']}"
