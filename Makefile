@@ -30,6 +30,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	-$(BIN)/python -m penstock.native
 	@touch $@
 
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights

@@ -35,7 +35,12 @@ def field_attribute(index: int) -> str:
 
 def build_column(type_: t.LogicalType, values: list[Any]) -> Column:
     """One column of ``len(values)`` rows."""
-    column = Column.from_arrow(type_, build_array(type_, values))
+    return column_of(type_, build_array(type_, values))
+
+
+def column_of(type_: t.LogicalType, array: pa.Array) -> Column:
+    """An array of the external type as a column. Times are cut to the type's precision."""
+    column = Column.from_arrow(type_, array)
     if isinstance(type_, t.TIMESTAMPS) and type_.precision < 6:
         step = _STEP_US[type_.precision]
         return Column(type_, column.values - column.values % step, column.valid)

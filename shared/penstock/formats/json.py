@@ -1,9 +1,10 @@
 """JSON: one object for each record, or JSON lines for many.
 
-The fast path decodes with msgspec into a struct of exactly the projected fields (others are skipped unread)
-and builds each column at once. If anything in a batch does not fit, the batch is decoded again record by
-record (``json_lenient``), with Flink's conversions (numbers in quotes, numbers as text …). A record that
-still does not fit is a bad record.
+There are three ways, each for what the one before it leaves. Where the compiled kernels were built (``json_kernel``), they
+decode a batch at once. msgspec decodes into a struct of exactly the projected fields (others are skipped unread), from
+which each column is built at once. If anything among these records does not fit, they are decoded again record by record
+(``json_lenient``), with Flink's conversions (numbers in quotes, numbers as text …). A record that still does not fit is a
+bad record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Format, FormatContext
 from penstock.formats.build import build_column, field_attribute
+from penstock.formats.json_kernel import Decoded, in_order, kernel_of, of_lines, of_messages
 from penstock.formats.json_lenient import LenientConverter
 from penstock.formats.lines import LineFiles
 from penstock.formats.reporting import redact, unsupported_type
@@ -123,13 +125,29 @@ class JsonDecoder(Decoder):
         self._decode_one, self._decode_lines = decoder.decode, decoder.decode_lines
         self._columns = [(field_attribute(i), type_) for i, (_, type_) in enumerate(fields)]
         self._lenient: LenientConverter | None = None
+        self._kernel = kernel_of(self._schema, required=self._fail_on_missing)
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         if not self._columns:
             return self._count_only(messages, where)
+        done = None if self._kernel is None else self._kernel.decode(of_messages(messages))
+        if done is None:
+            return self._decode_each(messages, where).batch
+        if len(done.rows) == len(messages):
+            return done.batch
+        there = np.zeros(len(messages), np.bool_)
+        there[done.rows] = True
+        left = np.flatnonzero(~there)
+        numbers = left.tolist()
+        rest = self._decode_each([messages[i] for i in numbers], lambda i: where(numbers[i]))
+        return in_order([done, Decoded(rest.batch, left[rest.rows])])
+
+    def _decode_each(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
+        """Without the kernel; ``rows``: those that were not rejected."""
         try:
             decode_one = self._decode_one
-            return self._build([decode_one(m) for m in messages])
+            batch = self._build([decode_one(m) for m in messages])
+            return Decoded(batch, np.arange(len(messages)))
         except _FAST_PATH_ERRORS:
             return self._decode_leniently(messages, where)
 
@@ -152,6 +170,11 @@ class JsonDecoder(Decoder):
         The decoder itself takes objects that share a line, or span several. Between ``}`` and ``{`` a line
         end cannot lie inside an object; so with as many objects as lines, each line is one object.
         """
+        if self._kernel is not None:
+            lines = of_lines(data)
+            done = self._kernel.decode(lines)
+            if done is not None and len(done.rows) == len(lines.start):
+                return done.batch
         text = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(text == _LINE_END)
         if not (data.startswith(b"{") and data.endswith(b"}")):
@@ -185,18 +208,19 @@ class JsonDecoder(Decoder):
                 self._reject(err, message, where(i))
         return Batch(self._schema, [], num_rows=good)
 
-    def _decode_leniently(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+    def _decode_leniently(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
         if self._lenient is None:
             self._lenient = LenientConverter(
                 self._schema, fail_on_missing=self._fail_on_missing, null_on_error=self._ignore_errors
             )
-        rows = []
+        rows, kept = [], []
         for i, message in enumerate(messages):
             try:
                 rows.append(self._lenient.convert(msgspec.json.decode(message)))
+                kept.append(i)
             except (msgspec.MsgspecError, RecordError, UnicodeDecodeError) as err:
                 self._reject(err, message, where(i))
-        return self._lenient.to_batch(rows)
+        return Decoded(self._lenient.to_batch(rows), np.array(kept, np.int64))
 
     def _reject(self, err: Exception, message: bytes, where: str) -> None:
         if self._ignore_errors:

@@ -150,7 +150,10 @@ def _integer(value: Any, bits: int) -> int:
 def _decimal(value: Any, type_: t.DecimalType) -> Decimal:
     if isinstance(value, bool):
         raise TypeError("a boolean is no number")
-    out = Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
+    out = Decimal(str(value))
+    if not out.is_finite():
+        raise ValueError("not a finite number")
+    out = out.quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
     if len(out.as_tuple().digits) > type_.precision:
         raise OverflowError("too many digits")
     return out
