@@ -9,8 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import METRICS_FLINK_NAMES
+from penstock_services.dispatcher.task_metrics import (
+    BARRIER_METRICS,
+    OPERATOR_COUNTERS,
+    TASK_METRICS,
+    barrier_values,
+    task_values,
+)
 from penstock_services.dispatcher.views.common import vertex_id
-from penstock_services.dispatcher.views.metrics import job_values
+from penstock_services.dispatcher.views.metrics import cluster_values, job_values, taskmanager_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,23 +27,17 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_TASK = {
-    "busyTimeMsPerSecond": ("busy_ms_per_second", "Time spent working, ms a second."),
-    "idleTimeMsPerSecond": ("idle_ms_per_second", "Time without input, ms a second."),
-    "backPressuredTimeMsPerSecond": ("back_pressured_ms_per_second", "Time without credit, ms a second."),
-    "numRecordsIn": ("records_in", "Records read since the task started."),
-    "numRecordsOut": ("records_out", "Records written since the task started."),
-    "numBytesIn": ("bytes_in", "Bytes read since the task started."),
-    "numBytesOut": ("bytes_out", "Bytes written since the task started."),
-    "numRecordsInPerSecond": ("records_in_per_second", "Records read a second."),
-    "numRecordsOutPerSecond": ("records_out_per_second", "Records written a second."),
-    "restoreBytes": ("restore_bytes", "Bytes of snapshots that the task is restored from."),
-    "restoredBytes": ("restored_bytes", "Of those, bytes read so far."),
-}
-#: Counters of every operator. They are published at zero too, so that an alert finds them.
-_AT_ZERO = dict.fromkeys(("numRecordsIn", "numRecordsOut", "numLateRecordsDropped", "numRecordsInErrors"), 0)
 _JOB_LABELS = ("job_id", "job_name")
-_TASK_LABELS = (*_JOB_LABELS, "task_id", "task_name", "subtask_index", "tm_id")
+_TASK_LABELS = (
+    *_JOB_LABELS,
+    "task_id",
+    "task_name",
+    "task_attempt_id",
+    "task_attempt_num",
+    "subtask_index",
+    "tm_id",
+    "host",
+)
 _OPERATOR_LABELS = (*_TASK_LABELS, "operator_id", "operator_name")
 
 
@@ -62,44 +63,64 @@ class _Families:
 
 
 def _cluster(families: _Families, jobs: Sequence[JobDetails], cluster: ClusterOverview | None) -> None:
-    running = sum(job.status.value == "RUNNING" for job in jobs)
-    families.add("jobmanager_numRunningJobs", "Jobs that run.", (), (), running)
-    if cluster is not None:
-        managers = len(cluster.taskmanagers)
-        families.add("jobmanager_numRegisteredTaskManagers", "Task managers.", (), (), managers)
-        families.add("jobmanager_taskSlotsTotal", "Slots.", (), (), cluster.slots_total)
-        families.add("jobmanager_taskSlotsAvailable", "Free slots.", (), (), cluster.slots_free)
+    for name, value in cluster_values(jobs, cluster).items():
+        families.add(f"jobmanager_{name}", f"Of the cluster: {name}.", (), (), value)
+    for manager in cluster.taskmanagers if cluster is not None else ():
+        for name, value in taskmanager_values(manager).items():
+            doc = f"Of a task manager: {name}."
+            families.add(
+                f"taskmanager_{_clean(name)}", doc, ("host", "tm_id"), (manager.host, manager.id), value
+            )
 
 
-def _job(families: _Families, job: JobDetails, now_ms: int) -> None:
+def _job(families: _Families, job: JobDetails, hosts: Mapping[str, str], now_ms: int) -> None:
     labels = (job.job_id, job.name)
     for name, value in job_values(job, now_ms).items():
         families.add(f"jobmanager_job_{name}", f"Of a job: {name}.", _JOB_LABELS, labels, value)
+    barriers = barrier_values(job)
     for vertex in job.vertices:
         for subtask in vertex.subtasks:
             if subtask.metrics:
-                _subtask(families, job, vertex, subtask)
+                at_barrier = barriers.get((vertex.id, subtask.subtask_index), {})
+                _subtask(families, job, vertex, subtask, at_barrier, hosts)
 
 
-def _subtask(families: _Families, job: JobDetails, vertex: VertexDetails, subtask: SubtaskDetails) -> None:
+_DOCS = {
+    **{name: doc for name, (_, doc) in (*TASK_METRICS.items(), *BARRIER_METRICS.items())},
+    "isBackPressured": "1 while the task is mostly back-pressured.",
+}
+
+
+def _subtask(
+    families: _Families,
+    job: JobDetails,
+    vertex: VertexDetails,
+    subtask: SubtaskDetails,
+    at_barrier: Mapping[str, int],
+    hosts: Mapping[str, str],
+) -> None:
     labels = (
         job.job_id,
         job.name,
         vertex_id(vertex.id),
         vertex.name,
+        subtask.execution_id,
+        str(subtask.attempt - 1),
         str(subtask.subtask_index),
         subtask.taskmanager_id or "",
+        hosts.get(subtask.taskmanager_id or "", ""),
     )
     prefix = "taskmanager_job_task"
-    for name, (field, doc) in _TASK.items():
-        families.add(f"{prefix}_{name}", doc, _TASK_LABELS, labels, subtask.metrics.get(field))
-    back = subtask.metrics.get("back_pressured_ms_per_second") or 0.0
-    doc = "1 while the task is mostly back-pressured."
-    families.add(f"{prefix}_isBackPressured", doc, _TASK_LABELS, labels, back > 500)
+    for name, value in {**task_values(subtask), **at_barrier}.items():
+        families.add(f"{prefix}_{name}", _DOCS[name], _TASK_LABELS, labels, value)
     operators = subtask.metrics.get("operators", ())
     for i, operator in enumerate(operators):
         of = (*labels, operator["uid"], operator["name"])
-        values = {**_AT_ZERO, **operator.get("counters", {}), **operator.get("gauges", {})}
+        values = {
+            **dict.fromkeys(OPERATOR_COUNTERS, 0),
+            **operator.get("counters", {}),
+            **operator.get("gauges", {}),
+        }
         for field, name, here in (
             ("input_watermark", "currentInputWatermark", i == 0),
             ("output_watermark", "currentOutputWatermark", i == len(operators) - 1),
@@ -123,8 +144,9 @@ def render(
 
     families = _Families()
     _cluster(families, jobs, cluster)
+    hosts = {manager.id: manager.host for manager in cluster.taskmanagers} if cluster is not None else {}
     for job in jobs:
-        _job(families, job, now_ms)
+        _job(families, job, hosts, now_ms)
     prefixes = ["penstock"]
     if METRICS_FLINK_NAMES.read(config):
         prefixes.append("flink")

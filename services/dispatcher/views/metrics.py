@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.errors import SpecError
 from penstock.messages.states import JobStatus
+from penstock_services.dispatcher.task_metrics import task_values
 from penstock_services.dispatcher.views.common import Shape
 
 if TYPE_CHECKING:
@@ -53,34 +54,12 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "skew": _skew,
 }
 
-_TASK_METRICS = {
-    "numRecordsIn": "records_in",
-    "numRecordsOut": "records_out",
-    "numBytesIn": "bytes_in",
-    "numBytesOut": "bytes_out",
-    "numRecordsInPerSecond": "records_in_per_second",
-    "numRecordsOutPerSecond": "records_out_per_second",
-    "busyTimeMsPerSecond": "busy_ms_per_second",
-    "idleTimeMsPerSecond": "idle_ms_per_second",
-    "backPressuredTimeMsPerSecond": "back_pressured_ms_per_second",
-    "accumulateBusyTimeMs": "busy_ms",
-    "accumulateIdleTimeMs": "idle_ms",
-    "accumulateBackPressuredTimeMs": "back_pressured_ms",
-    "restoreBytes": "restore_bytes",
-    "restoredBytes": "restored_bytes",
-    "restoreReadMs": "restore_read_ms",
-    "restoreLoadMs": "restore_load_ms",
-}
-
-
 # -- values ------------------------------------------------------------------------------------
 
 
 def subtask_values(details: SubtaskDetails) -> dict[str, Any]:
     """``"<metric>"`` and ``"<operator>.<metric>"`` → value."""
-    found = {
-        name: details.metrics[field] for name, field in _TASK_METRICS.items() if field in details.metrics
-    }
+    found = task_values(details)
     for operator in details.metrics.get("operators", ()):
         for name, value in {**operator.get("counters", {}), **operator.get("gauges", {})}.items():
             found[f"{operator['name']}.{name}"] = value
@@ -102,29 +81,53 @@ def watermarks(details: VertexDetails) -> list[Metric]:
     return [Metric(id=f"{i}.currentInputWatermark", value=str(w // 1000)) for i, w in found if w is not None]
 
 
+#: Flink's names of how long a job has been in its state, by that state.
+_STATE_TIMES = {
+    JobStatus.INITIALIZING: "initializingTime",
+    JobStatus.CREATED: "createdTime",
+    JobStatus.RUNNING: "runningTime",
+    JobStatus.RESTARTING: "restartingTime",
+    JobStatus.FAILING: "failingTime",
+    JobStatus.CANCELLING: "cancellingTime",
+}
+
+
 def job_values(details: JobDetails, now_ms: int) -> dict[str, Any]:
-    """Name → value of a job's metrics. Durations are in ms, sizes in bytes; -1: no checkpoint yet."""
+    """Name → value of a job's metrics. Durations are in ms, sizes in bytes; -1: no checkpoint yet.
+
+    ``…Time``: for how long the job has been in that state; 0 if it is in another. ``fullRestarts`` counts what
+    ``numRestarts`` counts: every attempt of the job but the first.
+    """
     counts = details.checkpoint_counts
     last = next((c for c in details.checkpoints if c.status == "COMPLETED"), None)
+    restarts = max(0, details.attempt - 1)
     return {
-        "numRestarts": max(0, details.attempt - 1),
+        "numRestarts": restarts,
+        "fullRestarts": restarts,
         "uptime": _uptime(details, now_ms),
+        **{name: _since(details, status, now_ms) for status, name in _STATE_TIMES.items()},
+        "totalNumberOfCheckpoints": sum(counts.get(k, 0) for k in ("completed", "failed", "in_progress")),
         "numberOfCompletedCheckpoints": counts.get("completed", 0),
         "numberOfFailedCheckpoints": counts.get("failed", 0),
         "numberOfInProgressCheckpoints": counts.get("in_progress", 0),
+        "lastCompletedCheckpointId": last.id if last else -1,
         "lastCheckpointDuration": (last.end_timestamp_ms or 0) - last.trigger_timestamp_ms if last else -1,
         "lastCheckpointSize": last.size_bytes if last else -1,
         "lastCheckpointFullSize": (last.full_size_bytes or last.size_bytes) if last else -1,
     }
 
 
+def _since(details: JobDetails, status: JobStatus, now_ms: int) -> int:
+    """For how many ms the job has been in ``status``; 0 if it is in another one."""
+    since_ms = details.timestamps.get(status.value)
+    return max(0, now_ms - since_ms) if details.status is status and since_ms is not None else 0
+
+
 def _uptime(details: JobDetails, now_ms: int) -> int:
     """For how many ms the job has run without interruption; 0 while it does not run, -1 when it has ended."""
     if details.end_ms is not None:
         return -1
-    running = JobStatus.RUNNING
-    since_ms = details.timestamps.get(running.value)
-    return max(0, now_ms - since_ms) if details.status is running and since_ms is not None else 0
+    return _since(details, JobStatus.RUNNING, now_ms)
 
 
 def cluster_values(jobs: Iterable[JobDetails], cluster: ClusterOverview | None) -> dict[str, Any]:

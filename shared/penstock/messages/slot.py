@@ -349,6 +349,10 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     back_pressured_ms: float = 0.0
     records_in_per_second: float = 0.0
     records_out_per_second: float = 0.0
+    bytes_in_per_second: float = 0.0
+    bytes_out_per_second: float = 0.0
+    #: The share of the slot's pool of network memory that its channels have borrowed, from 0 to 1.
+    in_pool_usage: float = 0.0
     input_watermark: int | None = None
     output_watermark: int | None = None
     operators: tuple[OperatorMetrics, ...] = ()

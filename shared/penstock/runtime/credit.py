@@ -41,6 +41,11 @@ class CreditPool:
         self.free += n
 
     @property
+    def usage(self) -> float:
+        """The share of the pool that is lent, from 0 to 1."""
+        return (self.total - self.free) / self.total if self.total else 0.0
+
+    @property
     def scarce(self) -> bool:
         """Whether less than a quarter is left: channels that borrowed then give credit back."""
         return self.free * 4 < self.total

@@ -416,6 +416,11 @@ class Task:
         """The task's totals and rates for the reporter."""
         return collect_metrics(self)
 
+    @property
+    def in_pool_usage(self) -> float:
+        """The share of the slot's network memory that its channels have borrowed, from 0 to 1."""
+        return self._environment.credits.usage
+
     def watermark_holder(self) -> str | None:
         """The split or channel that holds the watermark back; None if there is none."""
         return self.sources.watermark_holder() or self.gates.watermark_holder()

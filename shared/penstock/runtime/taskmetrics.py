@@ -18,7 +18,7 @@ STATES = ("busy", "idle", "back-pressured")
 class TaskClock:
     """Seconds spent busy, idle and back-pressured; they add up to the time that passed."""
 
-    __slots__ = ("_at", "_last", "_last_at", "_records", "_time_s", "seconds", "state")
+    __slots__ = ("_at", "_last", "_last_at", "_time_s", "_totals", "seconds", "state")
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
@@ -26,7 +26,7 @@ class TaskClock:
         self.state = "idle"
         self._at = self._last_at = time_s()
         self._last = dict(self.seconds)
-        self._records = (0, 0)
+        self._totals: tuple[int, ...] = ()
 
     def enter(self, state: str, now: float | None = None) -> None:
         """Enter a state ("busy", "idle" or "back-pressured") at ``now`` seconds (default: now)."""
@@ -35,15 +35,17 @@ class TaskClock:
         self.state = state
         self._at = now
 
-    def rates(self, records_in: int, records_out: int) -> tuple[dict[str, float], float, float]:
-        """(ms a second in each state, records in and out a second) since the last call."""
+    def rates(self, totals: tuple[int, ...]) -> tuple[dict[str, float], list[float]]:
+        """(ms a second in each state, how much each total has grown a second) since the last call. The first
+        call counts from zero."""
         self.enter(self.state)
         took = max(self._at - self._last_at, 1e-6)
         ms = {s: (self.seconds[s] - self._last[s]) * 1000 / took for s in STATES}
-        rates = ((records_in - self._records[0]) / took, (records_out - self._records[1]) / took)
+        before = self._totals or (0,) * len(totals)
+        rates = [(now - then) / took for now, then in zip(totals, before, strict=True)]
         self._last, self._last_at = dict(self.seconds), self._at
-        self._records = (records_in, records_out)
-        return ms, *rates
+        self._totals = totals
+        return ms, rates
 
 
 def collect_metrics(task: Task) -> TaskMetrics:
@@ -51,7 +53,8 @@ def collect_metrics(task: Task) -> TaskMetrics:
     records_out = sum(edge.records_out for edge in task.outputs.edges)
     if not task.outputs.edges:
         records_out = sum(n.metrics.counters.get("numRecordsIn", 0) for n in task.chain.nodes[-1:])
-    ms, in_rate, out_rate = task.clock.rates(task.records_in, records_out)
+    bytes_in, bytes_out = task.gates.bytes_in, task.outputs.bytes_out
+    ms, rates = task.clock.rates((task.records_in, records_out, bytes_in, bytes_out))
     nodes = task.chain.nodes
     operators = []
     for node in nodes:
@@ -70,16 +73,19 @@ def collect_metrics(task: Task) -> TaskMetrics:
         subtask_index=task.descriptor.subtask_index,
         records_in=task.records_in,
         records_out=records_out,
-        bytes_in=task.gates.bytes_in,
-        bytes_out=task.outputs.bytes_out,
+        bytes_in=bytes_in,
+        bytes_out=bytes_out,
         busy_ms_per_second=ms["busy"],
         idle_ms_per_second=ms["idle"],
         back_pressured_ms_per_second=ms["back-pressured"],
         busy_ms=round(1000 * task.clock.seconds["busy"], 1),
         idle_ms=round(1000 * task.clock.seconds["idle"], 1),
         back_pressured_ms=round(1000 * task.clock.seconds["back-pressured"], 1),
-        records_in_per_second=in_rate,
-        records_out_per_second=out_rate,
+        records_in_per_second=rates[0],
+        records_out_per_second=rates[1],
+        bytes_in_per_second=rates[2],
+        bytes_out_per_second=rates[3],
+        in_pool_usage=task.in_pool_usage,
         input_watermark=_shown(min(inputs)) if inputs else None,
         output_watermark=_shown(min(outputs)) if outputs else None,
         operators=tuple(operators),

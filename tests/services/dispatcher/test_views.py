@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from penstock.errors import SpecError
-from penstock.messages.cluster import CheckpointDetails, JobDetails, SubtaskDetails, VertexDetails
+from penstock.messages.cluster import (
+    CheckpointDetails,
+    ClusterOverview,
+    JobDetails,
+    SubtaskDetails,
+    VertexDetails,
+)
+from penstock.messages.resource_manager import TaskManagerDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.dispatcher.metrics import render
@@ -142,3 +149,64 @@ def test_a_subtask_that_has_not_acknowledged_is_pending():
     found = CheckpointDetails(id=1, status="IN_PROGRESS", trigger_timestamp_ms=1)
     subtasks = msgspec.to_builtins(checkpoint_subtasks(one, found))["subtasks"]
     assert subtasks == [{"className": "pending", "index": 0, "status": "pending_or_failed"}]
+
+
+def test_flinks_metrics_of_a_task_with_its_labels():
+    def subtask(i: int, **metrics: float) -> SubtaskDetails:
+        return SubtaskDetails(
+            subtask_index=i, execution_id=f"e{i}", attempt=2, state=ExecutionState.RUNNING, taskmanager_id="tm-1",
+            metrics={"bytes_out_per_second": 7.5, "in_pool_usage": 0.25, **metrics},
+        )  # fmt: skip
+
+    vertex = VertexDetails(
+        id="v", name="sum", parallelism=2, max_parallelism=128,
+        subtasks=[subtask(0, back_pressured_ms_per_second=900.0), subtask(1)],
+    )  # fmt: skip
+    barriers = [
+        {"vertex_id": "v", "subtask_index": 0, "alignment_ms": 1.5, "start_delay_ms": 4.0},
+        {"vertex_id": "v", "subtask_index": 1, "alignment_ms": 0.0, "start_delay_ms": 2.0},
+    ]
+    last = CheckpointDetails(
+        id=3, status="COMPLETED", trigger_timestamp_ms=1, end_timestamp_ms=9, subtasks=barriers
+    )
+    manager = TaskManagerDetails(id="tm-1", host="worker.example", pid=1, data_port=2, last_heartbeat_ms=3)
+    cluster = ClusterOverview(
+        taskmanagers=[manager], slots_total=4, slots_free=1, resourcemanager_id="rm", epoch=1
+    )
+    running = job(JobStatus.RUNNING, vertices=[vertex], checkpoints=[last])
+    text = render([running], cluster, 9_000, {"metrics.flink-names": "true"}).decode()
+
+    def value(name: str, index: int) -> float:
+        [line] = [
+            x for x in text.splitlines() if x.startswith(f"{name}{{") and f'subtask_index="{index}"' in x
+        ]
+        assert 'host="worker.example"' in line
+        assert f'task_attempt_id="e{index}"' in line
+        assert 'task_attempt_num="1"' in line
+        return float(line.rpartition(" ")[2])
+
+    for prefix in ("penstock", "flink"):
+        task = f"{prefix}_taskmanager_job_task"
+        assert [value(f"{task}_checkpointAlignmentTime", i) for i in (0, 1)] == [1_500_000, 0]
+        assert value(f"{task}_checkpointStartDelayNanos", 0) == 4_000_000
+        assert [value(f"{task}_isBackPressured", i) for i in (0, 1)] == [1, 0]
+        assert value(f"{task}_numBytesOutPerSecond", 1) == 7.5
+        assert value(f"{task}_inPoolUsage", 1) == 0.25
+        assert f'{prefix}_taskmanager_Status_Slots_Total{{host="worker.example",tm_id="tm-1"}} 0.0' in text
+        assert f"{prefix}_jobmanager_taskSlotsAvailable 1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("status", "times"),
+    [
+        (JobStatus.RUNNING, {"runningTime": 4_000, "restartingTime": 0}),
+        (JobStatus.RESTARTING, {"runningTime": 0, "restartingTime": 1_000}),
+    ],
+)
+def test_how_long_a_job_has_been_in_its_state(status, times):
+    entered = {"RUNNING": 5_000, "RESTARTING": 8_000}
+    found = job_values(
+        job(status, timestamps=entered, checkpoint_counts={"completed": 2, "failed": 1}), 9_000
+    )
+    assert {name: found[name] for name in times} == times
+    assert (found["totalNumberOfCheckpoints"], found["lastCompletedCheckpointId"]) == (3, -1)
