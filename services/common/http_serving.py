@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ExternalError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import uvicorn
     from starlette.types import ASGIApp
 
@@ -52,6 +55,22 @@ def http_server(app: ASGIApp) -> Any:
             self.on_started()
 
     return Server(server_config(app))
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+    """Serves ``app`` on the listening socket. The block runs once at the start; its end waits for ``stopping``,
+    or for the server's end, and stops the server."""
+    server = http_server(app)
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        yield
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.should_exit = True
+        waiting.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
 
 
 def shown_host(host: str) -> str:

@@ -30,7 +30,7 @@ from penstock_services.dispatcher.rescale_api import RescaleApi
 from penstock_services.dispatcher.vertex_api import VertexApi
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -86,16 +86,21 @@ class Rest:
         return openapi.document(self.endpoints(), __version__)
 
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
-        """The application for the HTTP server. ``hosts``: the host names under which it may be called; None:
-        any."""
-        api = [endpoint.route() for endpoint in self.endpoints()]
-        methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-        unknown = Route("/{rest:path}", guarded(_unknown), methods=methods)
-        return Starlette(
-            routes=[Route("/", guarded(_dashboard)), Mount("/v1", routes=[*api, unknown]), *api, unknown],
-            middleware=[Middleware(SameOrigin, hosts=hosts)],
-            exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
-        )
+        """The application for the HTTP server; ``hosts`` as in ``application``."""
+        return application(self.endpoints(), hosts=hosts)
+
+
+def application(endpoints: Sequence[Endpoint], *, hosts: frozenset[str] | None = None) -> Starlette:
+    """The endpoints with the dashboard, with and without ``/v1``. ``hosts``: the host names under which it may
+    be called; None: any."""
+    api = [endpoint.route() for endpoint in endpoints]
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    unknown = Route("/{rest:path}", guarded(_unknown), methods=methods)
+    return Starlette(
+        routes=[Route("/", guarded(_dashboard)), Mount("/v1", routes=[*api, unknown]), *api, unknown],
+        middleware=[Middleware(SameOrigin, hosts=hosts)],
+        exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
+    )
 
 
 def described() -> list[Endpoint]:

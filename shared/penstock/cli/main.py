@@ -77,6 +77,7 @@ def _service(role: str, name: str = "") -> None:
 for _role in ("dispatcher", "jobmanager", "resourcemanager", "taskmanager"):
     _service(_role)
 _service("gateway", "sql-gateway")
+_service("history", "history-server")
 
 
 def main() -> None:

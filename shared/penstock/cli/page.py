@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Commands that become one process of a cluster and pass all arguments to it.
-_PASSED_ON = {"dispatcher", "jobmanager", "resourcemanager", "taskmanager"}
+_PASSED_ON = {"dispatcher", "jobmanager", "resourcemanager", "taskmanager", "sql-gateway", "history-server"}
 
 
 @dataclass(frozen=True, slots=True)

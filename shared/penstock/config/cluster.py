@@ -136,6 +136,29 @@ GATEWAY_THREADS = define(
     scope="cluster",
     least=1,
 )
+HISTORY_PORT = define(
+    "historyserver.web.port",
+    8082,
+    parse_int,
+    "Port of the history server. 0: any free one.",
+    scope="cluster",
+    least=0,
+    most=65535,
+)
+HISTORY_BIND = define(
+    "historyserver.web.address",
+    "127.0.0.1",
+    str,
+    "Address that the history server listens on.",
+    scope="cluster",
+)
+HISTORY_ARCHIVE = define(
+    "historyserver.archive.fs.dir",
+    "",
+    str,
+    "URL of the object store whose ended jobs the history server shows (that of `high-availability.storageDir`).",
+    scope="cluster",
+)
 NUM_SLOTS = define(
     "taskmanager.numberOfTaskSlots",
     1,

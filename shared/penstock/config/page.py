@@ -27,6 +27,7 @@ _SECTIONS = {
     ),
     "Task managers": ("taskmanager.",),
     "SQL gateway": ("sql-gateway.",),
+    "History server": ("historyserver.",),
 }
 
 
