@@ -80,7 +80,7 @@ def records(draw):
     return (whole % text).encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     type_=st.sampled_from(TYPES),
     messages=st.lists(records(), min_size=1, max_size=8),
@@ -112,7 +112,7 @@ def test_bytes_that_are_no_text_are_left_to_the_slower_ways():
     assert decode(schema, messages, kernel=True) == decode(schema, messages, kernel=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(["", "\n", "\r"]))
 def test_lines(messages, end):
     schema = Schema.of(("c", t.BigIntType()), ("é", t.VarCharType()))
@@ -127,7 +127,7 @@ def test_lines(messages, end):
         max_size=40,
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_numbers_come_back(rows):
     schema = Schema.of(("i", t.BigIntType()), ("d", t.DoubleType()), ("f", t.FloatType()))
     messages = [json.dumps({"i": i, "d": d, "f": d}).encode() for i, d in rows]

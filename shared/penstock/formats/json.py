@@ -20,7 +20,8 @@ import pyarrow as pa
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Format, FormatContext
 from penstock.formats.build import build_column, field_attribute
-from penstock.formats.json_kernel import Decoded, in_order, kernel_of, of_lines, of_messages
+from penstock.formats.by_kernel import Decoded, of_lines, of_messages, with_rest
+from penstock.formats.json_kernel import kernel_of
 from penstock.formats.json_lenient import LenientConverter
 from penstock.formats.lines import LineFiles
 from penstock.formats.reporting import redact, unsupported_type
@@ -131,16 +132,13 @@ class JsonDecoder(Decoder):
         if not self._columns:
             return self._count_only(messages, where)
         done = None if self._kernel is None else self._kernel.decode(of_messages(messages))
-        if done is None:
-            return self._decode_each(messages, where).batch
-        if len(done.rows) == len(messages):
-            return done.batch
-        there = np.zeros(len(messages), np.bool_)
-        there[done.rows] = True
-        left = np.flatnonzero(~there)
-        numbers = left.tolist()
-        rest = self._decode_each([messages[i] for i in numbers], lambda i: where(numbers[i]))
-        return in_order([done, Decoded(rest.batch, left[rest.rows])])
+
+        def rest(numbers: list[int] | None) -> Decoded:
+            if numbers is None:
+                return self._decode_each(messages, where)
+            return self._decode_each([messages[i] for i in numbers], lambda i: where(numbers[i]))
+
+        return with_rest(done, len(messages), rest).batch
 
     def _decode_each(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
         """Without the kernel; ``rows``: those that were not rejected."""

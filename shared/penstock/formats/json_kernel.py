@@ -7,12 +7,13 @@ and whatever else it is not made for is left to the slower ways, which give the 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.formats.build import column_of
+from penstock.formats.by_kernel import MAX_BYTES, MIN_RECORDS, Decoded, Texts, forget
 from penstock.native import library
 from penstock.native.columns import Field, Outs, address, gather
 from penstock.types import logical as t
@@ -37,44 +38,6 @@ _BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
 _PLACES = (_FLOAT, _DECIMAL, _TEXT)
 #: Fields of an object that the kernel keeps apart by bits of a word.
 _MAX_FIELDS = 64
-#: Fewer records are not worth the call; more bytes have no 32-bit places.
-_MIN_RECORDS, _MAX_BYTES = 16, 1 << 30
-
-
-class Texts(NamedTuple):
-    """Records in a buffer: record i is ``data[start[i]:end[i]]``."""
-
-    data: bytes
-    start: np.ndarray
-    end: np.ndarray
-
-
-class Decoded(NamedTuple):
-    """Some records of a batch as columns; ``rows``: their numbers, ascending."""
-
-    batch: Batch
-    rows: np.ndarray
-
-
-def of_messages(messages: Sequence[bytes]) -> Texts:
-    """Messages, one behind another."""
-    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = np.cumsum(lengths)
-    return Texts(b"".join(messages), ends - lengths, ends)
-
-
-def of_lines(data: bytes) -> Texts:
-    """The lines of a text that neither begins nor ends with a line end."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return Texts(data, np.concatenate(([0], ends + 1)), np.concatenate((ends, [len(data)])))
-
-
-def in_order(parts: Sequence[Decoded]) -> Batch:
-    """The records of all parts, in the order of their numbers."""
-    if len(parts) == 1:
-        return parts[0].batch
-    order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
-    return Batch.concat([part.batch for part in parts]).take(order)
 
 
 def kernel_of(schema: Schema, *, required: bool) -> JsonKernel | None:
@@ -127,7 +90,7 @@ class JsonKernel:
     def decode(self, texts: Texts) -> Decoded | None:
         """The records of which it is sure; None if there are none."""
         count = len(texts.start)
-        if count < _MIN_RECORDS or len(texts.data) > _MAX_BYTES or not _is_utf8(texts.data):
+        if count < MIN_RECORDS or len(texts.data) > MAX_BYTES or not _is_utf8(texts.data):
             return None
         outs = Outs(count, self._texts)
         sure = np.zeros(count, np.bool_)
@@ -138,11 +101,7 @@ class JsonKernel:
         if not taken:
             return None
         if taken < count:
-            # What is written of a record before doubt comes up must not show.
-            outs.valid[:, ~sure] = 0
-            for places in outs.places:
-                if places is not None:
-                    places[:, ~sure] = 0
+            forget(outs, ~sure)
         try:
             columns = [self._column(i, f.type, outs, texts.data) for i, f in enumerate(self._schema.fields)]
         except pa.ArrowException:

@@ -16,6 +16,7 @@ from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Encoder, Format, FormatContext
 from penstock.formats.avro.format import need_library
 from penstock.formats.avro.schema import Writer, table_schema, with_references
+from penstock.formats.by_kernel import Decoded, with_rest
 from penstock.formats.reporting import shorten
 from penstock.formats.schema_registry.client import SchemaRegistry, UnknownSchemaError, registry_for
 from penstock.formats.schema_registry.settings import read_settings, registry_options
@@ -131,7 +132,7 @@ class AvroConfluentDecoder(Decoder):
         schema = with_references(json.loads(found.text), [json.loads(r) for r in found.references])
         if self._given is not None:
             check_defaults(self._given, schema, self._schema, where)
-        made = RecordReader(Writer(schema, self._schema, where))
+        made = RecordReader(schema, self._schema, where)
         self._readers[schema_id] = made
         return made
 
@@ -156,9 +157,6 @@ class AvroConfluentDecoder(Decoder):
         self, schema_id: int, rows: list[int], messages: Sequence[bytes], where: Callable[[int], str]
     ) -> tuple[Batch, list[int]]:
         """The messages of one schema, and which they were."""
-        from penstock.formats.avro.columns import to_batch
-        from penstock.formats.avro.messages import BROKEN
-
         try:
             reader = self._reader(schema_id)
         except UnknownSchemaError as err:
@@ -166,12 +164,34 @@ class AvroConfluentDecoder(Decoder):
                 got = f"schema id {schema_id}: {err}"
                 self._bad(messages[i], where(i), f"a schema of {self._registry.where}", got, _NOT_KNOWN)
             return Batch.empty(self._schema), []
+        group = messages if len(rows) == len(messages) else [messages[i] for i in rows]
+
+        def rest(numbers: list[int] | None) -> Decoded:
+            left = rows if numbers is None else [rows[i] for i in numbers]
+            return self._rest(schema_id, reader, left, messages, where)
+
+        done = with_rest(reader.by_kernel(group, HEADER_BYTES), len(group), rest)
+        return done.batch, [rows[i] for i in done.rows.tolist()]
+
+    def _rest(
+        self,
+        schema_id: int,
+        reader: RecordReader,
+        rows: list[int],
+        messages: Sequence[bytes],
+        where: Callable[[int], str],
+    ) -> Decoded:
+        """Messages of one schema, record by record; ``rows`` of the answer: which of these were not rejected."""
+        from penstock.formats.avro.columns import to_batch
+        from penstock.formats.avro.messages import BROKEN
+
         bodies = [bytes(messages[i][HEADER_BYTES:]) for i in rows]
         try:
-            return to_batch(self._schema, reader.writer, [reader.one(body) for body in bodies]), rows
+            batch = to_batch(self._schema, reader.writer, [reader.one(body) for body in bodies])
+            return Decoded(batch, np.arange(len(rows)))
         except BROKEN:
             good, kept = [], []
-            for i, body in zip(rows, bodies, strict=True):
+            for at, (i, body) in enumerate(zip(rows, bodies, strict=True)):
                 try:
                     record = reader.one(body)
                     to_batch(self._schema, reader.writer, [record])
@@ -181,8 +201,8 @@ class AvroConfluentDecoder(Decoder):
                     self._bad(messages[i], where(i), expected, got, _UNFIT)
                     continue
                 good.append(record)
-                kept.append(i)
-            return to_batch(self._schema, reader.writer, good), kept
+                kept.append(at)
+            return Decoded(to_batch(self._schema, reader.writer, good), np.array(kept, np.int64))
 
     def _bad(self, message: bytes, place: str, expected: str, got: str, remedy: str) -> None:
         error = RecordError(

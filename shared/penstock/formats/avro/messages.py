@@ -6,19 +6,23 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordError
 from penstock.formats.api import Decoder, Encoder, FormatContext
 from penstock.formats.avro.columns import to_batch, to_records
+from penstock.formats.avro.kernel import kernel_of
 from penstock.formats.avro.schema import Writer, table_schema
 from penstock.formats.avro.sound import check
+from penstock.formats.by_kernel import Decoded, of_messages, with_rest
 from penstock.formats.reporting import redact
-from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from penstock.formats.avro.schema import Node
+    from penstock.types.batch import Batch
     from penstock.types.logical import Schema
 
 #: The errors of fastavro and Arrow for bytes that are no record of the schema.
@@ -29,14 +33,22 @@ BROKEN = (
 
 
 class RecordReader:
-    """Single records of one writer's schema, as fastavro gives them, with the wanted fields only."""
+    """Single records of one writer's schema, as fastavro gives them, with the wanted fields only.
 
-    def __init__(self, writer: Writer, *, as_json: bool = False) -> None:
-        self.writer = writer
+    ``columns``: those wanted; ``schema``: the writer's, as JSON gives it.
+    """
+
+    def __init__(self, schema: Node, columns: Schema, where: str, *, as_json: bool = False) -> None:
+        self.writer = writer = Writer(schema, columns, where)
+        self._kernel = None if as_json else kernel_of(writer, schema, columns)
         self.what = "JSON record" if as_json else "binary record"
         self._json = as_json
         self.plain = fastavro.parse_schema(writer.plain)
         self._reader = writer.reader and fastavro.parse_schema(writer.reader)
+
+    def by_kernel(self, messages: Sequence[bytes], skip: int = 0) -> Decoded | None:
+        """Those messages, each without its first ``skip`` bytes, of which the compiled kernel is sure; None: of none."""
+        return None if self._kernel is None else self._kernel.decode(of_messages(messages, skip))
 
     def one(self, message: bytes) -> Any:
         """The record in ``message``; one of ``BROKEN`` unless it is a record and nothing more."""
@@ -82,11 +94,20 @@ class AvroDecoder(Decoder):
         self._bad_record = ctx.bad_record
         self._json = options["avro.encoding"] == "json"
         own = table_schema(ctx.schema, legacy=options["avro.timestamp_mapping.legacy"])
-        self._records = RecordReader(Writer(own, self._schema, "format 'avro'"), as_json=self._json)
+        self._records = RecordReader(own, self._schema, "format 'avro'", as_json=self._json)
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
+        def rest(numbers: list[int] | None) -> Decoded:
+            if numbers is None:
+                return self._rest(messages, where)
+            return self._rest([messages[i] for i in numbers], lambda i: where(numbers[i]))
+
+        return with_rest(self._records.by_kernel(messages), len(messages), rest).batch
+
+    def _rest(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
         try:
-            return self._batch([self._records.one(m) for m in messages])
+            batch = self._batch([self._records.one(m) for m in messages])
+            return Decoded(batch, np.arange(len(messages)))
         except BROKEN:
             return self._one_by_one(messages, where)
 
@@ -100,13 +121,14 @@ class AvroDecoder(Decoder):
     def _batch(self, records: list[Any]) -> Batch:
         return to_batch(self._schema, self._records.writer, records)
 
-    def _one_by_one(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
-        good = []
+    def _one_by_one(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
+        good, kept = [], []
         for i, message in enumerate(messages):
             try:
                 record = self._records.one(message)
                 self._batch([record])
                 good.append(record)
+                kept.append(i)
             except BROKEN as err:
                 what = self._records.what
                 error = RecordError(
@@ -118,7 +140,7 @@ class AvroDecoder(Decoder):
                     + (f"; it reads (redacted): {redact(message)}" if self._json else ""),
                 )
                 self._bad_record(error, bytes(message), where(i))
-        return self._batch(good)
+        return Decoded(self._batch(good), np.array(kept, np.int64))
 
 
 def binary(schema: Any, record: dict[str, Any]) -> bytes:

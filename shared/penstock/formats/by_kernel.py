@@ -1,0 +1,83 @@
+"""What decoders with a compiled twin have in common: the kernel takes what it is sure of, the decoder the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.native.columns import Outs
+
+#: Fewer records are not worth the call; more bytes have no 32-bit places.
+MIN_RECORDS, MAX_BYTES = 16, 1 << 30
+
+
+class Texts(NamedTuple):
+    """Records in a buffer: record i is ``data[start[i]:end[i]]``."""
+
+    data: bytes
+    start: np.ndarray
+    end: np.ndarray
+
+
+class Decoded(NamedTuple):
+    """Some records of a batch as columns; ``rows``: their numbers, ascending."""
+
+    batch: Batch
+    rows: np.ndarray
+
+
+class Kernel(Protocol):
+    """A compiled twin of a decoder."""
+
+    def decode(self, texts: Texts) -> Decoded | None:
+        """The records of which it is sure; None if there are none."""
+
+
+def of_messages(messages: Sequence[bytes], skip: int = 0) -> Texts:
+    """Messages, one behind another, each without its first ``skip`` bytes, which it has."""
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    ends = np.cumsum(lengths)
+    return Texts(b"".join(messages), ends - lengths + skip, ends)
+
+
+def of_lines(data: bytes) -> Texts:
+    """The lines of a text that neither begins nor ends with a line end."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return Texts(data, np.concatenate(([0], ends + 1)), np.concatenate((ends, [len(data)])))
+
+
+def in_order(parts: Sequence[Decoded]) -> Batch:
+    """The records of all parts, in the order of their numbers."""
+    if len(parts) == 1:
+        return parts[0].batch
+    order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
+    return Batch.concat([part.batch for part in parts]).take(order)
+
+
+def with_rest(done: Decoded | None, count: int, rest: Callable[[list[int] | None], Decoded]) -> Decoded:
+    """All of ``count`` records. ``rest``: decodes those with these numbers (None = all of them), and says which were
+    not rejected, as positions in its argument."""
+    if done is None:
+        return rest(None)
+    if len(done.rows) == count:
+        return done
+    there = np.zeros(count, np.bool_)
+    there[done.rows] = True
+    left = np.flatnonzero(~there)
+    others = rest(left.tolist())
+    others = Decoded(others.batch, left[others.rows])
+    return Decoded(in_order([done, others]), np.sort(np.concatenate((done.rows, others.rows))))
+
+
+def forget(outs: Outs, rows: np.ndarray) -> None:
+    """What a kernel wrote of records before doubt came up must not show."""
+    outs.valid[:, rows] = 0
+    for places in outs.places:
+        if places is not None:
+            places[:, rows] = 0
