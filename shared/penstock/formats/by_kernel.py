@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,6 @@ class Decoded(NamedTuple):
 
     batch: Batch
     rows: np.ndarray
-
-
-class Kernel(Protocol):
-    """A compiled twin of a decoder."""
-
-    def decode(self, texts: Texts) -> Decoded | None:
-        """The records of which it is sure; None if there are none."""
 
 
 def of_messages(messages: Sequence[bytes], skip: int = 0) -> Texts:
