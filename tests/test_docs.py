@@ -55,7 +55,11 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
     assert sum(result.kind == "job" for result in planned) >= 15
 
 
-@pytest.mark.parametrize("page", ["connectors.md", "functions.md", "ids.md"])
+#: A page of its own for a connector: its examples are planned as those of the others.
+CONNECTOR_PAGES = [f"connectors/{page.name}" for page in sorted((DOCS / "connectors").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", ["connectors.md", *CONNECTOR_PAGES, "functions.md", "ids.md"])
 def test_sql_of_other_pages_is_planned(page: str) -> None:
     session = SqlSession()
     scripts = blocks(page, "sql")
@@ -69,7 +73,7 @@ SET_BY_THE_PLANNER = {"sink.overwrite", "sink.static-partition", "partition.keys
 
 
 def test_every_option_of_a_connector_or_format_is_on_its_page() -> None:
-    text = (DOCS / "connectors.md").read_text()
+    text = "".join((DOCS / page).read_text() for page in ("connectors.md", *CONNECTOR_PAGES))
     options = {
         key
         for name in known_connectors()

@@ -9,15 +9,14 @@ sequence (with the shortest sequence).
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.base import SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.paced import PacedReader, Share, SharesEnumerator
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, nearest
 from penstock.options import (
@@ -36,7 +35,6 @@ from penstock.types.arrow_buffers import binary_array, offsets_of_lengths
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.connectors.base import SourceContext
     from penstock.types.logical import LogicalType, Schema
 
 OPTIONS = OptionSet(
@@ -63,8 +61,6 @@ _FIELD_OPTIONS = {
 _INT_RANGE = {t.TinyIntType: 7, t.SmallIntType: 15, t.IntType: 31, t.BigIntType: 63}
 #: Rows are made in blocks of this many, each from its own seed.
 BLOCK_ROWS = 4_096
-#: Paced readers make rows in steps of this long.
-_STEP_MS = 20
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -239,102 +235,21 @@ def _random_text(type_: LogicalType, rng: np.random.Generator, n: int, settings:
     return Column(type_, binary_array(kind, offsets, data))
 
 
-class DatagenEnumerator(SourceEnumerator):
-    """One split for each reader; each makes its share of the rows."""
-
-    def __init__(self, table: TableInfo) -> None:
-        self._table = table
-
-    async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
-        if known:
-            return []
-        count, total = ctx.parallelism, total_rows(self._table)
-        return [
-            Split(
-                f"part-{i}",
-                {
-                    "index": i,
-                    "of": count,
-                    "rows": None if total is None else (total - i + count - 1) // count,
-                },
-            )
-            for i in range(count)
-        ]
-
-
-@dataclass(slots=True)
-class _State:
-    split: Split
-    maker: RowMaker
-    row: int
-    rows: int | None
-    #: When the first row of this attempt was made, for pacing.
-    started_ms: int
-    first: int
-
-    @property
-    def done(self) -> bool:
-        return self.rows is not None and self.row >= self.rows
-
-
-class DatagenReader(SourceReader):
+class DatagenReader(PacedReader):
     """Generates the rows of its splits at the configured pace."""
 
     def __init__(self, table: TableInfo) -> None:
         options = OPTIONS.read(table.options)
-        self._pace: int = options["rows-per-second"]
+        super().__init__(options["rows-per-second"])
         self._seed: int = options["seed"]
         self._specs = field_specs(table)
-        self._states: dict[str, _State] = {}
-        self._added = asyncio.Event()
 
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def make(self, share: Share, most: int) -> Batch:
         specs = [self._specs[i] for i in self.ctx.projection]
-        for split in splits:
-            maker = RowMaker(specs, self._seed, split.payload["index"], split.payload["of"])
-            row = split.position or 0
-            state = _State(split, maker, row, split.payload["rows"], self.ctx.now_ms(), row)
-            self._states[split.id] = state
-        self._added.set()
-
-    def poll(self) -> Fetched | None:
-        for state in list(self._states.values()):
-            count = min(self._due(state), self.ctx.batch_rows, BLOCK_ROWS - state.row % BLOCK_ROWS)
-            if count <= 0:
-                continue
-            schema = self.ctx.schema.select(self.ctx.projection)
-            block, offset = divmod(state.row, BLOCK_ROWS)
-            batch = state.maker.block(schema, block, self.ctx.now_ms()).slice(offset, count)
-            state.row += count
-            # The next poll begins with another split.
-            self._states[state.split.id] = self._states.pop(state.split.id)
-            return Fetched(state.split.id, batch)
-        return None
-
-    def _due(self, state: _State) -> int:
-        """Rows that may be made now."""
-        left = 1 << 62 if state.rows is None else state.rows - state.row
-        if not self._pace:
-            return left
-        elapsed_ms = self.ctx.now_ms() - state.started_ms + _STEP_MS
-        allowed = elapsed_ms * self._pace // (1000 * state.split.payload["of"]) - (state.row - state.first)
-        return max(0, min(left, allowed))
-
-    async def wait(self) -> None:
-        if all(s.done for s in self._states.values()):
-            self._added.clear()
-            await self._added.wait()
-        elif not any(self._due(s) for s in self._states.values()):
-            await asyncio.sleep(_STEP_MS / 1000)
-
-    def finished_splits(self) -> set[str]:
-        return {s.split.id for s in self._states.values() if s.done}
-
-    def caught_up(self, split_id: str) -> bool:
-        return not self._due(self._states[split_id])
-
-    def snapshot(self) -> list[Split]:
-        return [msgspec.structs.replace(s.split, position=s.row) for s in self._states.values()]
+        schema = self.ctx.schema.select(self.ctx.projection)
+        block, offset = divmod(share.row, BLOCK_ROWS)
+        maker = RowMaker(specs, self._seed, share.index, share.of)
+        return maker.block(schema, block, self.ctx.now_ms()).slice(offset, min(most, BLOCK_ROWS - offset))
 
 
 class DatagenConnector(DeclaredConnector):
@@ -355,7 +270,7 @@ class DatagenConnector(DeclaredConnector):
         return total_rows(table) is not None
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
-        return DatagenEnumerator(table)
+        return SharesEnumerator(total_rows(table))
 
     def reader(self, table: TableInfo) -> SourceReader:
         return DatagenReader(table)

@@ -1,0 +1,5 @@
+"""``socket``: records of a TCP connection."""
+
+from penstock.connectors.socket.connector import SocketConnector
+
+__all__ = ["SocketConnector"]
