@@ -17,6 +17,7 @@ from penstock.connectors.base import (
     Split,
     TableInfo,
 )
+from penstock.connectors.cutting import first_rows
 from penstock.connectors.lookup import LOOKUP_OPTIONS
 from penstock.connectors.registry import register
 from penstock.connectors.simple import DeclaredConnector
@@ -53,6 +54,7 @@ __all__ = [
     "character",
     "choice",
     "duration_ms",
+    "first_rows",
     "integer",
     "number",
     "register",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.equality import equal_or_both_null
+from penstock.errors import ConnectorError
 from penstock.operators.changes import AFTER, BEFORE, DELETE, INSERT
 from penstock.types.batch import Batch
 from penstock.types.column import Column
@@ -38,25 +39,35 @@ def computed_upserts(batch: Batch, schema: Schema, computed: Computed, known: Se
     return Batch.concat([whole, gone.with_columns(schema, partial)]).take(order)
 
 
-def by_key(batch: Batch, keys: Sequence[int], *, drops_before: bool) -> Batch:
+def by_key(batch: Batch, keys: Sequence[int], *, drops_before: bool, where: str) -> Batch:
     """The changelog of a table whose rows have the key ``keys``.
 
-    A −U and its +U, the next row, with another key are a −D and a +I: for who keeps rows by key they are two rows.
-    ``drops_before``: the other −U rows are left out, for consumers that replace rows by the key.
+    A −U and its +U, the next row, with another key become a −D and a +I: an operator that keeps rows by key sees two
+    rows. ``drops_before``: the other −U rows are left out, for consumers that replace rows by the key.
+
+    Raises:
+        ConnectorError: A −U has no +U behind it. Without the new row it is not known whether the key has changed;
+            ``where`` names the source.
     """
     if batch.kinds is None or not (batch.kinds == BEFORE).any():
         return batch
     before = np.flatnonzero(batch.kinds == BEFORE)
     after = np.minimum(before + 1, len(batch) - 1)
-    paired = batch.kinds[after] == AFTER
-    same = np.ones(len(before), np.bool_)
+    alone = batch.kinds[after] != AFTER
+    if alone.any():
+        raise ConnectorError(
+            "the connector parts the old row of an update from the new one",
+            expected="in each batch, every -U directly before its +U",
+            got=f"a -U at row {before[alone][0]} of {len(batch)}, and no +U behind it",
+            where=where,
+            remedy="cut batches with penstock.connectors.api.first_rows, or give deletions and insertions",
+        )
+    moved = np.zeros(len(before), np.bool_)
     for key in keys:
         column = batch.columns[key]
-        same &= equal_or_both_null(column.take(before), column.take(after))
+        moved |= ~equal_or_both_null(column.take(before), column.take(after))
     kinds = batch.kinds.copy()
-    moved = paired & ~same
-    # The +U of a row at the end of a batch is in the next one, and cannot be compared.
-    kinds[before[moved | ~paired if drops_before else moved]] = DELETE
+    kinds[before[moved]] = DELETE
     kinds[after[moved]] = INSERT
     out = batch.with_kinds(kinds)
     return out.filter(kinds != BEFORE) if drops_before else out

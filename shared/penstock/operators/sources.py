@@ -179,7 +179,8 @@ class SourceOperator(SourceDriver):
             batch = _append(batch, Column(BigIntType(nullable=False), values))
         out = self._compute(batch)
         if self._spec.changelog == "retract" and self._spec.changelog_keys:
-            out = by_key(out, self._spec.changelog_keys, drops_before=self._spec.drops_before)
+            keys, drops = self._spec.changelog_keys, self._spec.drops_before
+            out = by_key(out, keys, drops_before=drops, where=self.ctx.name)
         highest = None
         if self._event_times is not None and out.num_rows:
             highest = self._event_times.highest(out)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
+from penstock.connectors.cutting import first_rows
 from penstock.connectors.filesystem.partitions import found_files
 from penstock.connectors.filesystem.parts import check_unchanged, file_format_of, part_reader
 from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
@@ -161,7 +162,7 @@ class FileReader(SourceReader):
         if self._pending is None and not self._next_block():
             return None
         state, batch = self._pending  # type: ignore[misc]
-        rows = batch.slice(0, self.ctx.batch_rows)
+        rows = first_rows(batch, self.ctx.batch_rows)
         self._pending = (state, batch.slice(len(rows))) if len(rows) < len(batch) else None
         out = self._with_metadata(state, rows)
         state.skip += len(rows)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split, TableInfo
+from penstock.connectors.cutting import first_rows
 from penstock.connectors.nats.client import (
     BATCH_HEADER,
     END_HEADER,
@@ -267,7 +268,7 @@ class NatsReader(SourceReader):
     def _from_rest(self, state: _State, limit: int) -> Batch:
         assert state.rest is not None
         message, batch = state.rest
-        rows = batch.slice(0, limit)
+        rows = first_rows(batch, limit)
         if len(rows) == len(batch):
             state.rest = None
             state.passed(message)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from penstock.connectors.base import SourceContext, Split
 from penstock.connectors.helper.sink import HelperWriter
@@ -18,12 +19,14 @@ from penstock.connectors.helper.source import HelperReader
 from penstock.connectors.registry import hosted
 from penstock.metrics import MetricGroup
 from penstock.store.memory import MemoryStore
+from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
     from penstock.connectors.base import Connector, SinkWriter, SourceReader, TableInfo
+    from penstock.types.batch import Batch
     from penstock.types.logical import Schema
 
 Row = "tuple[Any, ...]"
@@ -185,7 +188,7 @@ class Driver:
                     await reader.wait()
                     fetched = reader.poll()
                 if fetched is not None:
-                    taken.append(Taken(fetched.split_id, fetched.batch.to_pylist(), []))
+                    taken.append(Taken(fetched.split_id, rows_of(fetched.batch), []))
             return taken, json_round_trip(reader.snapshot())
         finally:
             await reader.close()
@@ -209,6 +212,17 @@ class Taken:
     snapshot: list[Split]
 
 
+def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
+    """The rows of a batch. Fails if it parts the old row of an update from the new one."""
+    if batch.kinds is not None:
+        before = np.flatnonzero(batch.kinds == RowKind.UPDATE_BEFORE)
+        behind = np.append(batch.kinds, RowKind.INSERT)[before + 1]
+        assert (behind == RowKind.UPDATE_AFTER).all(), (
+            "a batch has a -U without a +U directly behind it: cut batches with penstock.connectors.api.first_rows"
+        )
+    return batch.to_pylist()
+
+
 async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[Taken]:
     """Poll until all splits are finished. It waits before every poll, as the engine may: while there are
     rows ``wait`` returns at once."""
@@ -219,7 +233,7 @@ async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[
         fetched = reader.poll()
         if fetched is not None:
             snapshot = json_round_trip(reader.snapshot()) if snapshots else []
-            out.append(Taken(fetched.split_id, fetched.batch.to_pylist(), snapshot))
+            out.append(Taken(fetched.split_id, rows_of(fetched.batch), snapshot))
         await asyncio.sleep(0)
     return out
 
