@@ -7,6 +7,7 @@
     │   ├── SpecError             a malformed job spec or configuration value
     │   ├── SqlError              parsing, naming or typing; carries line and column
     │   ├── ConnectorError        an unknown connector, option, stream or file
+    │   │   └── SecretError       a secret that an option names is not there
     │   ├── RecordError           a record that does not parse or fit its schema
     │   ├── FunctionError         a user's function raised; the user's traceback first
     │   └── UnsupportedError      valid, but this engine cannot run it (said at planning)

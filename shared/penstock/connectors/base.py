@@ -79,6 +79,7 @@ class SourceContext:
             the error, drops the record, or keeps it for dead letters.
         store: The cluster's object store, if there is one.
         batch_rows: Greatest number of rows that a batch should have.
+        gathered: All committables of a checkpoint are given to one writer, in its ``open``.
     """
 
     job_id: str
@@ -105,6 +106,8 @@ class SourceContext:
     store: Store | None = None
     #: Greatest number of rows a batch should have.
     batch_rows: int = 16_384
+    #: All committables of a checkpoint are given to one writer, which commits them in ``open``.
+    gathered: bool = False
 
     def __post_init__(self) -> None:
         self.options = resolved(self.options, where=f"operator {self.uid}")

@@ -22,9 +22,11 @@ CONNECTORS: Register[Connector] = Register(
     builtin={
         "blackhole": "penstock.connectors.blackhole:BlackholeConnector",
         "collect": "penstock.connectors.collect:CollectConnector",
+        "delta": "penstock.connectors.delta:DeltaConnector",
         "datagen": "penstock.connectors.datagen:DatagenConnector",
         "filesystem": "penstock.connectors.filesystem:FilesystemConnector",
         "hybrid": "penstock.connectors.hybrid:HybridConnector",
+        "iceberg": "penstock.connectors.iceberg:IcebergConnector",
         "jdbc": "penstock.connectors.jdbc:JdbcConnector",
         "kafka": "penstock.connectors.kafka:KafkaConnector",
         "faker": "penstock.connectors.faker:FakerConnector",

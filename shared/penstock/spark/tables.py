@@ -137,6 +137,7 @@ def source_context(
         run=run,
         now_ms=lambda: time.time_ns() // 1_000_000,
         bad_record=_bad_record(spec.on_error),
+        gathered=True,
     )
 
 

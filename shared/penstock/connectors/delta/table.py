@@ -1,0 +1,250 @@
+"""A Delta table that is written: files by us, its log by delta-rs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as at
+
+from penstock.connectors.delta.statistics import statistics
+from penstock.connectors.filesystem.paths import join, local_path, open_files
+from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
+from penstock.errors import ConnectorError, ExternalError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
+
+_log = EventLog("penstock.connectors.delta")
+
+#: Below the table's folder. Readers of Delta tables do not look into folders that begin with ``_``.
+NOTES_FOLDER = "_penstock"
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of the object store, as delta-rs takes them."""
+    return {key.removeprefix("fs."): value for key, value in options.items() if key.startswith("fs.")}
+
+
+def table_uri(options: Mapping[str, str]) -> str:
+    """Where the table is, as delta-rs takes it."""
+    path = options["table-path"]
+    return local_path(path) or path
+
+
+def open_delta(options: Mapping[str, str], version: int | str | None = None) -> DeltaTable:
+    """The table, at a version or time. ConnectorError if there is none; ExternalError if it cannot be reached."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    where = f"connector 'delta', option 'table-path' = '{options['table-path']}'"
+    try:
+        found = DeltaTable(
+            table_uri(options),
+            version=version if isinstance(version, int) else None,
+            storage_options=storage_options(options),
+        )
+        if isinstance(version, str):
+            found.load_as_version(version)
+        return found
+    except TableNotFoundError:
+        raise ConnectorError(
+            "there is no Delta table",
+            expected="a folder with a table's _delta_log",
+            got="none",
+            where=where,
+            remedy="check the path; a sink makes its table, a source does not",
+        ) from None
+    except (DeltaError, OSError, ValueError) as err:
+        if version is not None:
+            raise ConnectorError(
+                f"the table cannot be read as of {version!r}",
+                expected="a version that is still in the table's log, or a time since its first",
+                got=str(err),
+                where=where,
+            ) from None
+        raise ExternalError("a Delta table cannot be opened", got=str(err), where=where) from err
+
+
+def arrow_schema(table: DeltaTable) -> pa.Schema:
+    """The table's columns as Arrow's."""
+    return pa.schema(table.schema().to_arrow())
+
+
+class DeltaLake(LakeTable):
+    """The table of ``options``, made with the columns ``declared`` if it is not there."""
+
+    def __init__(
+        self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
+    ) -> None:
+        self._options = options
+        self._files, self._folder = open_files(options["table-path"], options)
+        self.log = self._opened(declared, partitions)
+        self.row_schema = arrow_schema(self.log)
+        self._keys = tuple(self.log.metadata().partition_columns)
+        self.file_schema = pa.schema([f for f in self.row_schema if f.name not in self._keys])
+        self.parquet = {"compression": codec}
+
+    def _opened(self, declared: pa.Schema, partitions: Sequence[str]) -> DeltaTable:
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        uri, storage = table_uri(self._options), storage_options(self._options)
+        if not DeltaTable.is_deltatable(uri, storage):
+            try:
+                DeltaTable.create(
+                    uri, Schema.from_arrow(declared), mode="ignore", partition_by=list(partitions),
+                    storage_options=storage,
+                )  # fmt: skip
+            except (CommitFailedError, DeltaError) as err:
+                _log.debug("delta_table_made_by_another", path=self._options["table-path"], error=err)
+        return open_delta(self._options)
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        if not self._keys:
+            yield Partition("", ()), rows
+            return
+        keys = [partition_texts(rows.column(name), name) for name in self._keys]
+        names = [str(i) for i in range(len(keys))]
+        known = pa.table(keys, names=names)
+        for values in known.group_by(names).aggregate([]).to_pylist():
+            chosen = tuple(values[name] for name in names)
+            mask = None
+            for key, value in zip(keys, chosen, strict=True):
+                same = pc.is_null(key) if value is None else pc.equal(key, value)
+                mask = same if mask is None else pc.and_kleene(mask, same)
+            part = rows.filter(pc.fill_null(mask, False)).select(self.file_schema.names)
+            yield Partition(repr(chosen), chosen), part
+
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
+        path = join(self._folder, name)
+        return path, self._files.open_output(path)
+
+    def sync(self, path: str) -> None:
+        self._files.sync(path)
+
+    def entry(self, path: str, size: int, partition: Partition, footer: pq.FileMetaData) -> dict[str, Any]:
+        return {
+            "path": path.rpartition("/")[2],
+            "size": size,
+            "partition_values": dict(zip(self._keys, partition.values, strict=True)),
+            "modification_time": time.time_ns() // 1_000_000,
+            "stats": statistics(footer, self.file_schema),
+        }
+
+    def delete(self, path: str) -> None:
+        self._files.delete(path)
+
+    # -- notes --------------------------------------------------------------------------
+
+    def put_note(self, key: str, data: bytes) -> None:
+        path = join(self._folder, NOTES_FOLDER, key)
+        file = self._files.open_output(path)
+        file.write(data)
+        file.close()
+        self._files.sync(path)
+
+    def get_note(self, key: str) -> bytes | None:
+        path = join(self._folder, NOTES_FOLDER, key)
+        if not self._files.exists(path):
+            return None
+        file = self._files.open_input(path)
+        try:
+            return file.read()
+        finally:
+            file.close()
+
+    def delete_note(self, key: str) -> None:
+        self._files.delete(join(self._folder, NOTES_FOLDER, key))
+
+    # -- log ----------------------------------------------------------------------------
+
+    def committed(self, writer: str) -> int | None:
+        self.log = open_delta(self._options)
+        if arrow_schema(self.log) != self.row_schema:
+            raise ConnectorError(
+                "the table's columns changed while a job writes into it",
+                expected=str(self.row_schema),
+                got=str(arrow_schema(self.log)),
+                where=f"connector 'delta', '{self._options['table-path']}'",
+                remedy="restart the job from a savepoint, with the new columns declared",
+            )
+        return self.log.transaction_version(writer)
+
+    def commit(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        added: list[AddAction | RemoveAction] = [AddAction(data_change=True, **file.entry) for file in files]
+        mark = Transaction(writer, checkpoint_id, time.time_ns() // 1_000_000)
+        try:
+            self.log.create_write_transaction(
+                added, "append", self.log.schema(), list(self._keys),
+                commit_properties=CommitProperties(custom_metadata=dict(properties), app_transactions=[mark]),
+            )  # fmt: skip
+        except CommitFailedError as err:
+            raise LostRaceError(str(err)) from None
+        except (DeltaError, OSError) as err:
+            raise ExternalError(
+                "a commit to a Delta table failed", got=str(err), where=self._options["table-path"]
+            ) from err
+
+    def close(self) -> None:
+        """Nothing: delta-rs holds no connection of ours."""
+
+    def after_commit(self) -> None:
+        if self._options.get("auto-compaction", "").lower() != "true":
+            return
+        from deltalake.exceptions import DeltaError
+
+        try:
+            done = self.log.optimize.compact()
+            _log.info(
+                "delta_compacted", path=self._options["table-path"], files=done.get("numFilesRemoved", 0)
+            )
+        except DeltaError as err:
+            # Another commit was in its way: the next round takes these files, too.
+            _log.warning("delta_compaction_failed", path=self._options["table-path"], error=err)
+
+
+def partition_texts(values: pa.Array, name: str) -> pa.Array:
+    """Partition values as the log writes them."""
+    type_ = values.type
+    if at.is_string(type_) or at.is_large_string(type_):
+        empty = pc.any(pc.equal(values, "")).as_py()
+        if empty:
+            raise ConnectorError(
+                f"an empty text as the value of partition column '{name}'",
+                expected="a text or NULL: Delta cannot tell an empty text from NULL there",
+                got="''",
+                where="connector 'delta'",
+                remedy=f"write NULLIF({name}, '')",
+            )
+        return values
+    if at.is_timestamp(type_) and type_.tz is not None:
+        return pc.strftime(values, format="%Y-%m-%dT%H:%M:%SZ")
+    return values.cast(pa.string())
+
+
+def checked_partitions(schema: pa.Schema, names: Sequence[str], where: str) -> None:
+    """ConnectorError for a column by which no Delta table is partitioned."""
+    for name in names:
+        type_ = schema.field(name).type
+        if at.is_nested(type_) or at.is_binary(type_) or at.is_floating(type_):
+            raise ConnectorError(
+                f"a Delta table cannot be partitioned by column '{name}' here",
+                expected="a column of text, whole numbers, DECIMAL, DATE, TIMESTAMP or BOOLEAN",
+                got=str(type_),
+                where=where,
+            )

@@ -1,0 +1,54 @@
+"""The options of the ``iceberg`` connector, and of a catalog of the type ``iceberg``."""
+
+from __future__ import annotations
+
+from penstock.errors import SpecError
+from penstock.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, integer, text
+
+CATALOG_TYPES = ("rest", "sql", "jdbc")
+#: Keys with these beginnings are the catalog's and the file system's own; pyiceberg takes them as they are.
+PASSED_ON = ("s3.", "gcs.", "adls.", "hdfs.", "rest.", "header.", "client.", "oauth2-", "sql.")
+#: Keys without a common beginning that are passed on.
+_SINGLE = ("credential", "token", "scope", "prefix")
+
+
+def _positive(value: str) -> int:
+    number = integer(value)
+    if number < 1:
+        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
+    return number
+
+
+CATALOG_OPTIONS = (
+    Option("catalog-type", choice(*CATALOG_TYPES), "rest", "'rest', or 'sql' ('jdbc'): a database that pyiceberg knows."),
+    Option("uri", text, None, "Of the REST catalog, or of the database ('sqlite:////folder/catalog.db', 'jdbc:sqlite:…').", required=True),
+    Option("warehouse", text, None, "The folder of new tables, or the warehouse's name in a REST catalog."),
+    *(Option(key, text, None, "Passed on to pyiceberg.") for key in _SINGLE),
+)  # fmt: skip
+
+OPTIONS = OptionSet(
+    "connector 'iceberg'",
+    [
+        Option("catalog-name", text, "default", "The catalog's name; tables of a SQL catalog belong to it."),
+        *CATALOG_OPTIONS,
+        Option("catalog-database", text, "default", "The namespace; a dot separates its levels."),
+        Option("catalog-table", text, None, "The table's name.", required=True),
+        Option("write.format.default", choice("parquet"), "parquet", "Format of data files.", role="sink"),
+        Option("write.target-file-size-bytes", bytes_size, 128 << 20, "A data file is closed at about this size.", role="sink"),
+        Option("write.parquet.compression-codec", choice("zstd", "snappy", "gzip", "lz4", "none"), "zstd", "Of data files.", role="sink"),
+        Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
+        Option("upsert-enabled", boolean, False, "Refused: rows are appended.", role="sink"),
+        Option("streaming", boolean, False, "Go on with each new snapshot.", role="source"),
+        Option("monitor-interval", duration_ms, 10_000, "Streaming: how often new snapshots are looked for.", role="source"),
+        Option("snapshot-id", integer, None, "Read this snapshot.", role="source"),
+        Option("as-of-timestamp", integer, None, "Read the snapshot of that time, ms since 1970.", role="source"),
+        Option("start-snapshot-id", integer, None, "Streaming: begin behind this snapshot.", role="source"),
+        Option("start-snapshot-timestamp", integer, None, "Streaming: begin with snapshots from this time, ms since 1970.", role="source"),
+        Option("streaming-skip-delete-snapshots", boolean, False, "Streaming: leave out snapshots that only delete.", role="source"),
+        Option("streaming-skip-overwrite-snapshots", boolean, False, "Streaming: leave out snapshots that replace rows.", role="source"),
+        Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns."),
+        Option("partition.filter", text, None, "What WHERE sets: conditions on partition columns, in JSON.", role="source"),
+        Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Rows show once their checkpoint completed.", role="sink"),
+    ],
+    prefixes=PASSED_ON,
+)  # fmt: skip

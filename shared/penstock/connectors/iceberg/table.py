@@ -1,0 +1,306 @@
+"""An Iceberg table that is written: files by us, manifests and commits by pyiceberg."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.iceberg.catalog import open_catalog, place, reached, table_name
+from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
+from penstock.errors import ConnectorError, ExternalError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+#: The table's property that holds the last checkpoint of a sink: snapshots expire, properties stay.
+MARK = "penstock.committed."
+#: Below the table's location.
+NOTES_FOLDER = "penstock"
+#: Partition values that a split and a note can hold.
+_PLAIN = (int, str, float, bool, type(None))
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The table's columns as Arrow's, with the ids that Parquet files hold."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return pa.schema([_small(field) for field in schema_to_pyarrow(table.schema(), include_field_ids=True)])
+
+
+def _small(field: pa.Field) -> pa.Field:
+    """Texts and lists with offsets of 32 bits, as batches have them: the same in the file, and no copy."""
+    return field.with_type(_small_type(field.type))
+
+
+def _small_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_):
+        return pa.binary()
+    if pa.types.is_large_list(type_) or pa.types.is_list(type_):
+        return pa.list_(_small(type_.value_field))
+    if pa.types.is_map(type_):
+        return pa.map_(_small(type_.key_field), _small(type_.item_field))
+    if pa.types.is_struct(type_):
+        return pa.struct([_small(inner) for inner in type_])
+    return type_
+
+
+def create(
+    catalog: Catalog, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str]
+) -> None:
+    """Make the table, unless it is there; identity partitions by ``partitions``."""
+    from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+
+    name = table_name(options)
+    if reached(lambda: catalog.table_exists(name), place(options)):
+        return
+    try:
+        reached(lambda: catalog.create_namespace(name[:-1]), place(options))
+    except NamespaceAlreadyExistsError:
+        pass  # the usual case
+    try:
+        if not partitions:
+            reached(lambda: catalog.create_table(name, declared), place(options))
+            return
+        transaction = reached(lambda: catalog.create_table_transaction(name, declared), place(options))
+        with transaction.update_spec() as spec:
+            for column in partitions:
+                spec.add_identity(column)
+        reached(transaction.commit_transaction, place(options))
+    except TableAlreadyExistsError:
+        pass  # another subtask, or another job, was first
+    except ExternalError:
+        if not reached(lambda: catalog.table_exists(name), place(options)):
+            raise
+
+
+def check_partitions(table: Table, where: str) -> None:
+    """UnsupportedError for a table whose partitions cannot be computed here."""
+    schema = table.schema()
+    for field in table.spec().fields:
+        type_ = schema.find_type(field.source_id)
+        try:
+            made = field.transform.pyarrow_transform(type_)
+            made(pa.nulls(1, _source_type(table, field.source_id)))
+        except Exception as err:  # pyiceberg has several ways to say no
+            raise UnsupportedError(
+                f"a table partitioned by {field.transform} of '{schema.find_column_name(field.source_id)}'",
+                expected="identity, year, month, day or hour",
+                got=f"{type(err).__name__}: {err}",
+                where=where,
+                remedy="pip install pyiceberg-core computes bucket and truncate",
+            ) from None
+
+
+def _source_type(table: Table, source_id: int) -> pa.DataType:
+    name = table.schema().find_column_name(source_id)
+    return arrow_schema(table).field(name).type
+
+
+class IcebergLake(LakeTable):
+    """The table of ``options``, made with the columns ``declared`` if it is not there."""
+
+    def __init__(
+        self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
+    ) -> None:
+        self._where = place(options)
+        self._name = table_name(options)
+        self._catalog = open_catalog(options.get("catalog-name", "default"), options)
+        create(self._catalog, options, declared, partitions)
+        self._table = self._load()
+        self._schema = self._table.schema()
+        self._spec = self._table.spec()
+        self.row_schema = self.file_schema = arrow_schema(self._table)
+        self.parquet = {"compression": codec, "store_decimal_as_integer": True}
+        self._plan()
+
+    def _load(self) -> Table:
+        return reached(lambda: self._catalog.load_table(self._name), self._where)
+
+    def _plan(self) -> None:
+        from pyiceberg.io.pyarrow import compute_statistics_plan, parquet_path_to_id_mapping
+        from pyiceberg.table.locations import load_location_provider
+
+        self._statistics = compute_statistics_plan(self._schema, self._table.properties)
+        self._columns = parquet_path_to_id_mapping(self._schema)
+        self._locations = load_location_provider(self._table.location(), self._table.properties)
+        self._keys: dict[str, Any] = {}
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        fields = self._spec.fields
+        if not fields:
+            yield Partition("", ()), rows
+            return
+        keys = []
+        for field in fields:
+            column = rows.column(self._schema.find_column_name(field.source_id))
+            keys.append(field.transform.pyarrow_transform(self._schema.find_type(field.source_id))(column))
+        names = [str(i) for i in range(len(keys))]
+        for values in pa.table(keys, names=names).group_by(names).aggregate([]).to_pylist():
+            mask = None
+            for name, key in zip(names, keys, strict=True):
+                same = (
+                    pc.is_null(key)
+                    if values[name] is None
+                    else pc.equal(key, pa.scalar(values[name], key.type))
+                )
+                mask = same if mask is None else pc.and_kleene(mask, same)
+            yield self._partition(list(values.values())), rows.filter(pc.fill_null(mask, False))
+
+    def _partition(self, values: list[Any]) -> Partition:
+        from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+
+        text = repr(values)
+        if text not in self._keys:
+            pairs = zip(self._spec.fields, values, strict=True)
+            self._keys[text] = PartitionKey(
+                [PartitionFieldValue(field, value) for field, value in pairs], self._spec, self._schema
+            )
+        record = self._keys[text].partition
+        inner = tuple(record[i] for i in range(len(values)))
+        if not all(isinstance(value, _PLAIN) for value in inner):
+            raise UnsupportedError(
+                "a partition by a column of this type",
+                expected="whole numbers, texts, times or BOOLEAN",
+                got=repr(values),
+                where=self._where,
+            )
+        return Partition(text, inner)
+
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
+        path = self._locations.new_data_location(name, self._keys.get(partition.key))
+        return path, reached(lambda: self._table.io.new_output(path).create(overwrite=True), self._where)
+
+    def sync(self, path: str) -> None:
+        scheme, separator, rest = path.partition("://")
+        local = rest if scheme == "file" else None if separator else path
+        for target in () if local is None else (local, os.path.dirname(local)):
+            handle = os.open(target, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def entry(self, path: str, size: int, partition: Partition, footer: pq.FileMetaData) -> dict[str, Any]:
+        from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata
+
+        found = data_file_statistics_from_parquet_metadata(footer, self._statistics, self._columns)
+        return {
+            "size": size,
+            "spec": self._spec.spec_id,
+            "partition": list(partition.values),
+            "statistics": found.to_serialized_dict(),
+        }
+
+    def delete(self, path: str) -> None:
+        from contextlib import suppress
+
+        with suppress(FileNotFoundError):
+            self._table.io.delete(path)
+
+    # -- notes --------------------------------------------------------------------------
+
+    def _note(self, key: str) -> str:
+        return f"{self._table.location().rstrip('/')}/{NOTES_FOLDER}/{key}"
+
+    def put_note(self, key: str, data: bytes) -> None:
+        path = self._note(key)
+
+        def put() -> None:
+            with self._table.io.new_output(path).create(overwrite=True) as out:
+                out.write(data)
+
+        reached(put, self._where)
+        self.sync(path)
+
+    def get_note(self, key: str) -> bytes | None:
+        def get() -> bytes | None:
+            try:
+                with self._table.io.new_input(self._note(key)).open() as file:
+                    return bytes(file.read())
+            except FileNotFoundError:
+                return None
+
+        found: bytes | None = reached(get, self._where)
+        return found
+
+    def delete_note(self, key: str) -> None:
+        def delete() -> None:
+            try:
+                self._table.io.delete(self._note(key))
+            except FileNotFoundError:
+                pass  # deleted before
+
+        reached(delete, self._where)
+
+    # -- log ----------------------------------------------------------------------------
+
+    def committed(self, writer: str) -> int | None:
+        self._table = self._load()
+        if self._table.spec().spec_id != self._spec.spec_id:
+            raise ConnectorError(
+                "the table's partitions changed while a job writes into it",
+                expected=str(self._spec),
+                got=str(self._table.spec()),
+                where=self._where,
+                remedy="restart the job from its last checkpoint or a savepoint",
+            )
+        mark = self._table.properties.get(MARK + writer)
+        return None if mark is None else int(mark)
+
+    def commit(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        table = self._table
+        # pyiceberg would try again by itself, behind the commit that was first, and not look at its mark.
+        alone = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": alone})
+        transaction = table.transaction()
+        try:
+            transaction.set_properties({MARK + writer: str(checkpoint_id)})
+            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+                for file in files:
+                    append.append_data_file(self._data_file(file))
+            reached(transaction.commit_transaction, self._where)
+        except (CommitFailedException, ExternalError) as err:
+            # Also when the outcome is not known: whoever tries again reads the mark first, and a commit that is
+            # still on its way holds only for the snapshot that was current.
+            raise LostRaceError(str(err)) from err
+
+    def _data_file(self, file: DataFile) -> Any:
+        from pyiceberg.manifest import DataFile as Entry
+        from pyiceberg.manifest import DataFileContent, FileFormat
+        from pyiceberg.typedef import Record
+
+        entry = file.entry
+        made = Entry.from_args(
+            content=DataFileContent.DATA,
+            file_path=file.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*entry["partition"]),
+            file_size_in_bytes=entry["size"],
+            sort_order_id=None,
+            spec_id=entry["spec"],
+            equality_ids=None,
+            key_metadata=None,
+            **entry["statistics"],
+        )
+        return made
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def after_commit(self) -> None:
+        """Nothing: snapshots and small files are the catalog's maintenance."""

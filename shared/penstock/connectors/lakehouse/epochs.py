@@ -1,0 +1,192 @@
+"""One commit for each checkpoint, by one of the writers, never twice.
+
+Each writer closes its files at the barrier and stores a *note* that names all its files that no commit holds yet.
+The note is durable before the checkpoint is acknowledged. When the checkpoint is complete, the writer with the
+lowest index among those that have notes commits the files of all of them. The commit carries a mark in the table's
+own log: (the sink's id, the checkpoint). Whoever is to commit a checkpoint reads the mark first:
+
+- The mark is at the checkpoint or later: everything up to it is in the table. Nothing is done.
+- It is earlier: files of later epochs than the mark's are committed, with the new mark, decided on the log as it was
+  read. A commit that was first in between (a twin, a zombie, another job) makes this one fail; then the mark is
+  read again.
+
+A note holds the files of epochs that may already be committed (the writer may not know yet); the mark tells. So the
+order in which commits of different checkpoints run does not matter. A writer that did not commit waits for the one
+that does, and takes over when nothing is heard of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.connectors.lakehouse.table import DataFile, LostRaceError
+from penstock.errors import ConnectorError, ExternalError
+from penstock.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from penstock.connectors.lakehouse.table import LakeTable
+
+_log = EventLog("penstock.connectors.lakehouse")
+
+#: Races that one commit may lose before it gives up for this attempt of the job.
+_MOST_RACES = 40
+_PAUSE_S = 0.05
+#: So often a writer asks for the committer's word before it commits itself.
+_PATIENCE = 200
+
+
+class Committable(msgspec.Struct, frozen=True):
+    """A checkpoint's share of one writer. ``files``: only where all committables come to one place."""
+
+    job_id: str
+    uid: str
+    attempt: int
+    checkpoint_id: int
+    subtask_index: int
+    parallelism: int
+    files: list[DataFile] | None = None
+
+    @property
+    def writer_id(self) -> str:
+        """The sink's id in the table's log."""
+        return writer_id(self.job_id, self.uid)
+
+    def note(self, subtask_index: int) -> str:
+        """The key of a writer's note of this checkpoint."""
+        return f"{self.writer_id}/{self.attempt:06d}-{self.checkpoint_id:010d}-{subtask_index:05d}"
+
+    @property
+    def done(self) -> str:
+        """The key of the note that says that this checkpoint is committed."""
+        return f"{self.writer_id}/{self.attempt:06d}-{self.checkpoint_id:010d}-done"
+
+
+def writer_id(job_id: str, uid: str) -> str:
+    """The id of a job's sink."""
+    return "penstock-" + hashlib.sha256(f"{job_id}/{uid}".encode()).hexdigest()[:20]
+
+
+def lacking(files: Sequence[DataFile], mark: int | None, checkpoint_id: int) -> list[DataFile]:
+    """The files that a table with this mark lacks of what ``checkpoint_id`` is to bring."""
+    after = -1 if mark is None else mark
+    return [file for file in files if after < file.epoch <= checkpoint_id]
+
+
+class Epochs:
+    """Commits checkpoints of one table. ``run``: calls a blocking function in the helper thread."""
+
+    def __init__(self, table: LakeTable, run: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        self._table = table
+        self._run = run
+
+    def store(self, item: Committable, files: Sequence[DataFile]) -> None:
+        """Make a writer's note durable. Blocks."""
+        self._table.put_note(item.note(item.subtask_index), msgspec.msgpack.encode(list(files)))
+
+    async def restored(self, items: Sequence[Committable]) -> None:
+        """Commit what a checkpoint holds, whoever staged it, before anything is written."""
+        groups: dict[Committable, list[DataFile] | None] = {}
+        for item in items:
+            inline = groups.setdefault(_group(item), None if item.files is None else [])
+            if inline is not None:
+                inline += item.files or ()
+        for group in sorted(groups, key=lambda item: item.checkpoint_id):
+            await self._commit(group, groups[group])
+
+    async def complete(self, item: Committable) -> bool:
+        """The checkpoint is complete: it is in the table when this returns. True if this writer committed it."""
+        committer = await self._run(lambda: self._committer(item))
+        if committer == item.subtask_index:
+            committed = await self._commit(item)
+            if item.parallelism > 1:
+                await self._run(lambda: self._table.put_note(item.done, b""))
+            return committed
+        for _ in range(_PATIENCE):
+            if await self._run(lambda: self._table.get_note(item.done)) is not None:
+                return False
+            await asyncio.sleep(_PAUSE_S)
+        _log.warning("lakehouse_commit_taken_over", checkpoint=item.checkpoint_id, writer=item.writer_id)
+        return await self._commit(item)
+
+    def forget(self, items: Sequence[Committable], *, done: bool = True) -> None:
+        """Delete the notes of checkpoints that are in the table. ``done``: nobody waits for them any more. Blocks."""
+        for item in items:
+            self._table.delete_note(item.note(item.subtask_index))
+            if done and item.parallelism > 1:
+                self._table.delete_note(item.done)
+
+    def _committer(self, item: Committable) -> int:
+        for index in range(item.subtask_index):
+            if self._table.get_note(item.note(index)) is not None:
+                return index
+        return item.subtask_index
+
+    def _gathered(self, item: Committable) -> list[DataFile]:
+        found: list[DataFile] = []
+        for index in range(item.parallelism):
+            data = self._table.get_note(item.note(index))
+            if data is not None:
+                found += msgspec.msgpack.decode(data, type=list[DataFile])
+            elif index == item.subtask_index:
+                raise _gone(item)
+        return found
+
+    def _try(self, item: Committable, inline: list[DataFile] | None) -> bool:
+        mark = self._table.committed(item.writer_id)
+        if mark is not None and mark >= item.checkpoint_id:
+            return False
+        files = self._gathered(item) if inline is None else inline
+        ready = lacking(files, mark, item.checkpoint_id)
+        if ready:
+            self._table.commit(item.writer_id, item.checkpoint_id, _properties(item), ready)
+        return bool(ready)
+
+    async def _commit(self, item: Committable, inline: list[DataFile] | None = None) -> bool:
+        for race in range(_MOST_RACES):
+            try:
+                return bool(await self._run(lambda: self._try(item, inline)))
+            except LostRaceError as err:
+                _log.debug("lakehouse_race_lost", checkpoint=item.checkpoint_id, error=err)
+                # Those who raced must not meet again.
+                await asyncio.sleep(_PAUSE_S * min(race + 1, 20) * (0.5 + random.random()))
+        raise ExternalError(
+            "other writers commit to the table faster than this one",
+            expected=f"a turn within {_MOST_RACES} tries",
+            got="another commit each time",
+            where=f"checkpoint {item.checkpoint_id}",
+            remedy="let fewer jobs write into it, or make their checkpoints rarer",
+        )
+
+
+def _group(item: Committable) -> Committable:
+    """The item that stands for its checkpoint: the one whose note is certain. Inline files come together."""
+    if item.files is None:
+        return item
+    return msgspec.structs.replace(item, files=None, attempt=0, subtask_index=0)
+
+
+def _properties(item: Committable) -> dict[str, str]:
+    return {
+        "penstock.job-id": item.job_id,
+        "penstock.operator-id": item.uid,
+        "penstock.checkpoint-id": str(item.checkpoint_id),
+    }
+
+
+def _gone(item: Committable) -> ConnectorError:
+    error = ConnectorError(
+        "output that was ready to be committed is gone",
+        expected=f"the note {item.note(item.subtask_index)} beside the table",
+        got="no such object, and the table's log has no commit of this checkpoint",
+        where=f"checkpoint {item.checkpoint_id}",
+        remedy="restore it, or start the job anew; nothing but this job may delete its notes",
+    )
+    error.retryable = True  # it may come back: a folder that was not mounted
+    return error

@@ -1,0 +1,99 @@
+"""The port between what Iceberg and Delta share and what each does its own way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+class LostRaceError(Exception):
+    """Another commit was first: read the table again, and decide again."""
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A data file that was written and is in no commit yet.
+
+    ``epoch``: the checkpoint whose barrier closed it. ``entry``: what the table's log says of it, in msgpack types.
+    """
+
+    epoch: int
+    path: str
+    entry: dict[str, Any]
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition's share of a batch. ``key``: tells partitions apart; ``values``: as the log has them."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+class LakeTable(ABC):
+    """A stored table, opened for writing. Its methods block; those that take rows release the interpreter's lock."""
+
+    #: All columns of the table, in its order.
+    row_schema: pa.Schema
+    #: What data files hold, in this order.
+    file_schema: pa.Schema
+    #: Writer properties of ``pq.ParquetWriter``.
+    parquet: dict[str, Any]
+
+    @abstractmethod
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """The rows (of all columns of the table) of each partition, with the columns of ``file_schema``."""
+
+    @abstractmethod
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
+        """(path, open file) of a new data file."""
+
+    @abstractmethod
+    def sync(self, path: str) -> None:
+        """Makes a file that was written and closed outlive a crash of the machine."""
+
+    @abstractmethod
+    def entry(self, path: str, size: int, partition: Partition, footer: pq.FileMetaData) -> dict[str, Any]:
+        """What the log will say of a file of ``size`` bytes."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Delete a data file that is in no commit; an absent file is no error."""
+
+    @abstractmethod
+    def put_note(self, key: str, data: bytes) -> None:
+        """Store a small object beside the table, durably."""
+
+    @abstractmethod
+    def get_note(self, key: str) -> bytes | None:
+        """The object, or None."""
+
+    @abstractmethod
+    def delete_note(self, key: str) -> None:
+        """Delete the object; an absent one is no error."""
+
+    @abstractmethod
+    def committed(self, writer: str) -> int | None:
+        """The last checkpoint that the sink with the id ``writer`` has committed, by the table's log; None: none.
+        Reads the log anew."""
+
+    @abstractmethod
+    def commit(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        """One commit with these files and the mark that ``committed`` reads, decided on the log as ``committed``
+        has just read it. Raises LostRaceError, and has done nothing, if there was another commit since."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close connections."""
+
+    @abstractmethod
+    def after_commit(self) -> None:
+        """Maintenance that an option asks for; called by the committer now and then."""

@@ -1,0 +1,209 @@
+"""The sink of a table of data files: rows go to Parquet files at once, and to the table with their checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.cancelling import end_tasks
+from penstock.connectors.base import SinkWriter
+from penstock.connectors.lakehouse.epochs import Committable, Epochs, writer_id
+from penstock.connectors.lakehouse.files import OpenFiles
+from penstock.connectors.lakehouse.schema import fitted
+from penstock.types import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import pyarrow as pa
+
+    from penstock.connectors.base import SourceContext
+    from penstock.connectors.lakehouse.table import DataFile, LakeTable
+
+#: Rows that may wait for the helper thread before ``ready`` says no.
+_MAX_QUEUED_ROWS = 262_144
+#: Commits of this writer between two rounds of maintenance.
+_MAINTENANCE_EVERY = 10
+
+
+@dataclass(slots=True)
+class _Cut:
+    checkpoint_id: int
+    done: asyncio.Future[list[bytes]]
+
+
+class LakeWriter(SinkWriter):
+    """Exactly once (``epochs``). ``open_table``: opens the stored table, and makes it where it is not there;
+    ``target_bytes``: size at which a file is closed; ``most_open``: partitions written at a time."""
+
+    def __init__(self, open_table: Callable[[], LakeTable], target_bytes: int, most_open: int) -> None:
+        self._open_table = open_table
+        self._target_bytes, self._most_open = target_bytes, most_open
+        self._queue: deque[Batch | _Cut] = deque()
+        self._queued_rows = 0
+        self._table: LakeTable | None = None
+        self._files: OpenFiles | None = None
+        self._number = 0
+        #: Files that no commit is known to hold.
+        self._uncommitted: list[DataFile] = []
+        #: Checkpoints that have a note of this writer.
+        self._noted: dict[int, Committable] = {}
+        self._commits = 0
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        table: LakeTable = await ctx.run(self._open_table)
+        self._table = table
+        self._epochs = Epochs(table, ctx.run)
+        items = [msgspec.msgpack.decode(data, type=Committable) for data in restored]
+        await self._epochs.restored(items)
+        if items:
+            await ctx.run(partial(self._epochs.forget, [i for i in items if i.files is None]))
+        self._files = OpenFiles(table, self._next_name, self._target_bytes, self._most_open)
+        self._writer_id = writer_id(ctx.job_id, ctx.uid)
+        self._room.set()
+        self._task = asyncio.create_task(self._pump())
+
+    async def abandon(self, ctx: SourceContext) -> None:
+        """Nothing: files that no commit names belong to no table, and its own maintenance removes them."""
+
+    def _next_name(self) -> str:
+        ctx = self.ctx
+        self._number += 1
+        return f"{self._writer_id}-{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:06d}.parquet"
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> None:
+        self._check()
+        self._queue.append(batch)
+        self._queued_rows += len(batch)
+        if self._queued_rows >= _MAX_QUEUED_ROWS:
+            self._room.clear()
+        self._work.set()
+
+    def ready(self) -> bool:
+        return self._room.is_set() or self._failure is not None
+
+    async def wait_ready(self) -> None:
+        await self._room.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _pump(self) -> None:
+        try:
+            while True:
+                while self._queue:
+                    # It leaves the queue when it is done: until then it needs a commit.
+                    item = self._queue[0]
+                    if isinstance(item, _Cut):
+                        await self._cut(item)
+                        self._queue.popleft()
+                    else:
+                        await self._write_rows()
+                self._work.clear()
+                await self._work.wait()
+        except Exception as err:
+            self._failure = err
+            self._room.set()
+            for item in self._queue:
+                if isinstance(item, _Cut) and not item.done.done():
+                    item.done.set_exception(err)
+
+    async def _write_rows(self) -> None:
+        """Write the batches up to the next cut."""
+        batches: list[Batch] = []
+        for item in self._queue:
+            if isinstance(item, _Cut):
+                break
+            batches.append(item)
+        assert self._files is not None
+        rows = [batch.to_external_arrow() for batch in batches]
+        await self.ctx.run(partial(_append, self._files, rows))
+        for batch in batches:
+            self._queue.popleft()
+            self._queued_rows -= len(batch)
+        if self._queued_rows < _MAX_QUEUED_ROWS:
+            self._room.set()
+
+    # -- checkpoints --------------------------------------------------------------------
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        cut = _Cut(checkpoint_id, asyncio.get_running_loop().create_future())
+        self._queue.append(cut)
+        self._work.set()
+
+        async def durable() -> list[bytes]:
+            self._check()
+            return await cut.done
+
+        return durable()
+
+    async def _cut(self, cut: _Cut) -> None:
+        files = self._files
+        assert files is not None
+        if files.busy:
+            self._uncommitted += await self.ctx.run(partial(files.cut, cut.checkpoint_id))
+        committables: list[bytes] = []
+        if self._uncommitted:
+            item = self._committable(cut.checkpoint_id)
+            if item.files is None:
+                await self.ctx.run(partial(self._epochs.store, item, list(self._uncommitted)))
+            self._noted[cut.checkpoint_id] = item
+            committables.append(msgspec.msgpack.encode(item))
+        if not cut.done.done():
+            cut.done.set_result(committables)
+
+    def _committable(self, checkpoint_id: int) -> Committable:
+        ctx = self.ctx
+        files = list(self._uncommitted) if ctx.gathered else None
+        return Committable(
+            ctx.job_id, ctx.uid, ctx.attempt, checkpoint_id, ctx.subtask_index, ctx.parallelism, files
+        )
+
+    async def commit(self, checkpoint_id: int) -> None:
+        item = self._noted.get(checkpoint_id)
+        if item is None or not any(file.epoch <= checkpoint_id for file in self._uncommitted):
+            return
+        committed = await self._epochs.complete(item)
+        self._uncommitted = [file for file in self._uncommitted if file.epoch > checkpoint_id]
+        # The notes of this checkpoint stay for a while: others may still be looking for them.
+        old = [n for n in self._noted if n < checkpoint_id]
+        await self.ctx.run(partial(self._epochs.forget, [self._noted.pop(n) for n in old]))
+        if committed and self._table is not None:
+            self._commits += 1
+            if self._commits % _MAINTENANCE_EVERY == 0:
+                await self.ctx.run(self._table.after_commit)
+
+    def needs_commit(self) -> bool:
+        busy = self._files is not None and self._files.busy
+        return bool(self._queue or busy or self._uncommitted)
+
+    async def finish(self) -> None:
+        await self.ctx.run(partial(self._epochs.forget, list(self._noted.values()), done=False))
+        self._noted = {}
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await end_tasks([self._task])
+        if self._files is not None and self._files.busy:
+            await self.ctx.run(self._files.discard)
+        if self._table is not None:
+            await self.ctx.run(self._table.close)
+
+
+def _append(files: OpenFiles, batches: list[pa.RecordBatch]) -> None:
+    for rows in batches:
+        files.write(fitted(rows, files.table.row_schema))
