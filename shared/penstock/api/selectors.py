@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import is_bare
+from penstock.columnar.python_values import is_bare, is_tuple
 from penstock.columnar.rows import row_class
 from penstock.errors import SpecError, nearest
 from penstock.types.logical import RawType
@@ -87,15 +87,16 @@ def column_index(schema: Schema, column: str | int, what: str) -> int:
 class FromColumns:
     """Calls a function of a record with the record's columns (for computed keys)."""
 
-    def __init__(self, function: Callable[[Any], Any], names: tuple[str, ...]) -> None:
+    def __init__(self, function: Callable[[Any], Any], schema: Schema) -> None:
         self.function = function
-        self.names = names
+        self.names = tuple(schema.names)
+        self.tuples = is_tuple(schema)
 
     def __call__(self, *values: Any) -> Any:
         record: Any = values
         if self.names == ("value",):
             record = values[0]
-        elif self.names != tuple(f"f{i}" for i in range(len(self.names))):
+        elif not self.tuples:
             record = tuple.__new__(row_class(self.names), values)
         return self.function(record)
 

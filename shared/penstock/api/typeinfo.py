@@ -13,6 +13,7 @@ import typing
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.rows import Row
 from penstock.errors import SpecError
 from penstock.operators.output_tag import schema_of, type_of
 from penstock.types import logical as t
@@ -125,8 +126,8 @@ class Types:
 
     @staticmethod
     def ROW(field_types: Sequence[t.LogicalType]) -> t.LogicalType:
-        """``TUPLE(field_types)``, under Flink's other name."""
-        return Types.TUPLE(field_types)
+        """A row with fields of ``field_types``, which are called ``f0``, ``f1`` …: ``row[0]``, ``row.f0``."""
+        return t.RowType(tuple(t.Field(f"f{i}", _checked(x), row=True) for i, x in enumerate(field_types)))
 
     @staticmethod
     def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[t.LogicalType]) -> t.LogicalType:
@@ -245,7 +246,11 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
             or getattr(cls, "_fields", None)
             or [f"f{i}" for i in range(len(columns))]
         )
-        return Types.ROW_NAMED(list(names), columns) if columns else t.RawType()
+        if not columns:
+            return t.RawType()
+        if issubclass(cls, Row) and list(names) == [f"f{i}" for i in range(len(columns))]:
+            return Types.ROW(columns)
+        return Types.ROW_NAMED(list(names), columns)
     if all(isinstance(v, list) for v in present):
         return _nested(t.ArrayType, [x for v in present for x in v])
     return t.RawType()

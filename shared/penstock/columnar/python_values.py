@@ -42,8 +42,8 @@ def is_bare(schema: Schema) -> bool:
 
 
 def is_tuple(schema: Schema) -> bool:
-    """Whether the records of the stream are plain tuples: its columns are f0, f1, …."""
-    return all(f.name == f"f{i}" for i, f in enumerate(schema.fields))
+    """Whether the records of the stream are plain tuples: its columns are f0, f1, …, and no ``Types.ROW`` named them."""
+    return all(f.name == f"f{i}" and not f.row for i, f in enumerate(schema.fields))
 
 
 def records(batch: Batch, columns: int | None = None) -> list[Any]:

@@ -136,7 +136,7 @@ class Row(tuple[Any, ...]):
             fields = ", ".join(f"{n}={v!r}" for n, v in zip(self._names, self, strict=True))
         else:
             fields = ", ".join(map(repr, self))
-        return f"Row({fields})"
+        return f"Row({fields})" if self._names else f"<Row({fields})>"  # as PyFlink says one without names
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._kind is RowKind.INSERT:

@@ -14,49 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.python_values import redact
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
+from penstock.operators.user_metrics import UserMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.metrics import MetricGroup
     from penstock.operators.operator import OperatorContext
     from penstock.state.backend import KeyedStateBackend
 
 _HERE = os.path.dirname(__file__)
-
-
-class UserMetrics:
-    """Counters and gauges that a user's function defines, among the operator's metrics."""
-
-    def __init__(self, group: MetricGroup) -> None:
-        self._group = group
-
-    def counter(self, name: str) -> Counter:
-        """The counter with this name, which starts at 0."""
-        return Counter(self._group, name)
-
-    def gauge(self, name: str, read: Callable[[], float | int | None]) -> None:
-        """Define a gauge; ``read()`` gives its value (None: no value now)."""
-        self._group.gauge(name, read)
-
-
-class Counter:
-    """A metric that a user's function counts up and down."""
-
-    def __init__(self, group: MetricGroup, name: str) -> None:
-        self._group, self._name = group, name
-
-    def inc(self, n: int = 1) -> None:
-        """Add ``n``."""
-        self._group.inc(self._name, n)
-
-    def dec(self, n: int = 1) -> None:
-        """Subtract ``n``."""
-        self._group.inc(self._name, -n)
-
-    def get_count(self) -> int:
-        """The current value."""
-        return self._group.counters.get(self._name, 0)
 
 
 class RuntimeContext:
@@ -103,8 +69,8 @@ class RuntimeContext:
         return config.get(f"user.{key}", config.get(key, default_value))
 
     def get_metrics_group(self) -> UserMetrics:
-        """Counters, meters and gauges of this function."""
-        return UserMetrics(self._ctx.metrics)
+        """Counters, gauges, meters and distributions of this function."""
+        return UserMetrics(self._ctx.metrics, self._ctx.now_ms)
 
     def _state(self, descriptor: Any) -> Any:
         """The state that ``descriptor`` declares, of the current key.

@@ -289,11 +289,16 @@ class MultisetType(_Type, frozen=True, tag="multiset"):
         return f"MULTISET<{self.element}>"
 
 
-class Field(msgspec.Struct, frozen=True):
-    """A named column or field of a row: ``name`` and ``type``."""
+class Field(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A named column or field of a row: ``name`` and ``type``.
+
+    ``row``: the DataStream API's ``Types.ROW`` has numbered this field, so that records with it are rows in Python; those
+    with other fields called f0, f1, … are plain tuples.
+    """
 
     name: str
     type: LogicalType
+    row: bool = False
 
 
 class RowType(_Type, frozen=True, tag="row"):

@@ -31,6 +31,8 @@ MODULES = {
     "pyflink.common.typeinfo": _COMMON,
     "pyflink.common.types": _COMMON,
     "pyflink.common.watermark_strategy": _COMMON,
+    "pyflink.metrics": "penstock.compat.pyflink.metrics",
+    "pyflink.metrics.metricbase": "penstock.compat.pyflink.metrics",
     "pyflink.datastream": _DATASTREAM,
     "pyflink.datastream.async_data_stream": _DATASTREAM,
     "pyflink.datastream.async_retry_predicates": _DATASTREAM,
