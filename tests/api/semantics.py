@@ -6,10 +6,13 @@ are compared without their order. A program that says no mode runs as in mode ST
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import (
+    AsyncDataStream,
+    AsyncFunction,
     CoFlatMapFunction,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -98,6 +101,14 @@ def events(env: StreamExecutionEnvironment, rows: Any = EVENTS) -> DataStream:
 
 
 # -- windows: every assigner with every trigger ---------------------------------------------------
+
+
+class Answered(AsyncFunction):
+    """The record itself, later; nothing for 1, 4 and 6."""
+
+    async def async_invoke(self, value: Any) -> Any:
+        await asyncio.sleep(0)
+        return [] if value[2] in (1, 4, 6) else [value]
 
 
 class Contents(ProcessWindowFunction):
@@ -571,6 +582,19 @@ TWO_INPUTS = [
         .process(Passed(), EVENT)
         .process(WithTime()),
         [(1, 10), (2, 20), (3, None)],
+    ),
+    Case(
+        "async, in order",
+        lambda env: AsyncDataStream.ordered_wait(events(env), Answered(), Time.seconds(60), 3, EVENT).process(WithTime()),
+        [(2, 300), (3, 900), (5, 2_200), (7, 5_000)],
+    ),
+    Case(
+        "async, as answers come, by key",
+        lambda env: AsyncDataStream.unordered_wait(events(env), Answered(), Time.seconds(60), 3, EVENT)
+        .key_by(0)
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        .process(Contents()),
+        [("a", 0, [2, 3]), ("a", 2_000, [5]), ("a", 5_000, [7])],
     ),
     Case(
         "interval join",

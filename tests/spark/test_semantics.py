@@ -22,7 +22,8 @@ CHOSEN = (
     "timers at the end of time and by the clock", "connect: the first with event times",
     "connect: in BATCH by event time, over both inputs", "connect with broadcast rules: data with event times",
     "union of one with event times, by key", "sessions with a gap of each record", "cumulative windows",
-    "overlapping count windows", "windows of all", "co-flat-map", "a map function with keyed state",
+    "overlapping count windows", "windows of all", "co-flat-map", "a map function with keyed state", "async, in order",
+    "async, as answers come, by key",
 )  # fmt: skip
 RUNS = [(case, mode) for case in CASES if case.name in CHOSEN for mode in MODES
     if case.expected(mode, spark=True) is not None]  # fmt: skip

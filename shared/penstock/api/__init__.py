@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.api import aggregates as agg
     from penstock.api.all_windowed import AllWindowedStream
+    from penstock.api.async_data_stream import AsyncDataStream
+    from penstock.api.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
     from penstock.api.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
@@ -105,6 +107,10 @@ __all__ = [
     "AggregatingStateDescriptor",
     "AllWindowFunction",
     "AllWindowedStream",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastProcessFunction",
     "BroadcastStream",
     "ByteArraySchema",
@@ -199,6 +205,8 @@ __all__ = [
 #: Where each name is defined. A test holds that this and the imports above say the same.
 _WHERE = {
     "penstock.api.common": ("Duration", "Instant", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
+    "penstock.api.async_data_stream": ("AsyncDataStream",),
+    "penstock.api.async_functions": ("AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
     "penstock.api.connectors": ("HybridSource", "NatsSink", "NatsSource", "Sink", "Source"),
     "penstock.api.connected": ("BroadcastStream", "ConnectedStreams"),
     "penstock.api.checkpoint_config": ("CheckpointConfig", "CheckpointingMode", "ExternalizedCheckpointRetention",),

@@ -230,7 +230,7 @@ class DataStream(StepSettings):
     def _with_key(self, function: Any, key_type: t.LogicalType | None) -> Transformation:
         type_ = key_type or t.RawType()
         schema = Schema((*self.schema.fields, t.Field("__key", type_)), self.schema.rowtime)
-        wrapped = FromColumns(function, tuple(self.schema.names))
+        wrapped = FromColumns(function, self.schema)
 
         def make(inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
             refs = tuple(InputRef(i, f.type) for i, f in enumerate(self.schema.fields))

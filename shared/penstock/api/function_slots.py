@@ -51,8 +51,8 @@ def check_function(function: Any, of: str) -> None:
                 f"{shown} is async: {of} of a stream calls plain functions",
                 expected="a plain function (def)",
                 got="async def",
-                remedy="make it a plain function, or call it as an async @udf in env.sql_query('SELECT f(x) "
-                "FROM …'), which awaits many rows at once",
+                remedy="make it a plain function, or an AsyncFunction for AsyncDataStream.unordered_wait, which awaits "
+                "many records at once",
             )
         if "generator" in kinds and name not in many:
             raise SpecError(

@@ -10,6 +10,7 @@ import msgspec
 from penstock.functions.expr import AggregateCall, PythonCall
 from penstock.jobgraph.specs import (
     AsyncCalcSpec,
+    AsyncWaitSpec,
     KeyedProcessSpec,
     KeyedWindowSpec,
     PythonSpec,
@@ -35,7 +36,9 @@ def least_rows(specs: Any) -> int:
 def most_rows(specs: Any, otherwise: int) -> int:
     """The largest piece of input, in rows: at most ASYNC_MOST if a spec makes async calls, because a barrier
     waits for all of them."""
-    asks = any(isinstance(x, AsyncCalcSpec) or getattr(x, "asynchronous", False) for x in specs)
+    asks = any(
+        isinstance(x, (AsyncCalcSpec, AsyncWaitSpec)) or getattr(x, "asynchronous", False) for x in specs
+    )
     return min(ASYNC_MOST, otherwise) if asks else otherwise
 
 

@@ -42,6 +42,7 @@ _FACTORIES: dict[str, str] = {
     "MaterializeSpec": _OPERATORS + "changelog:MaterializeOperator",
     "NormalizeSpec": _OPERATORS + "changelog:NormalizeOperator",
     "SetOperationSpec": _OPERATORS + "set_operation:SetOperationOperator",
+    "AsyncWaitSpec": _OPERATORS + "async_wait:AsyncWaitOperator",
     "PythonSpec": _OPERATORS + "python:PythonOperator",
     "RecordTimeSpec": _OPERATORS + "python:RecordTimeOperator",
     "TableFunctionSpec": _OPERATORS + "table_function:make_table_function",

@@ -232,6 +232,15 @@ class Operator(ABC):
                 stack.callback(resource.close)
 
 
+class WatermarkHolder(Operator):
+    """An operator that holds watermarks back behind its rows. The chain reads what it lets go after each
+    ``on_processing_time``."""
+
+    @abstractmethod
+    def released_watermark(self) -> int:
+        """The watermark (µs) that its output may have by now."""
+
+
 class WatermarkMaker(Operator):
     """An operator that makes the watermark of its output itself. The chain reads it after each
     ``on_processing_time``."""

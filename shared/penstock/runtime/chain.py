@@ -20,6 +20,7 @@ from penstock.operators.operator import (
     OperatorContext,
     Output,
     SideBatch,
+    WatermarkHolder,
     WatermarkMaker,
 )
 from penstock.operators.watermarks import WatermarkValve
@@ -226,6 +227,10 @@ class Chain:
                 operator = node.operator
                 if isinstance(operator, WatermarkMaker):
                     yield from self.made_watermark(node, operator.current_watermark(), operator.idle())
+                elif isinstance(operator, WatermarkHolder):
+                    released = operator.released_watermark()
+                    if released > node.output_watermark:
+                        yield from self._forward_watermark(node, released)
 
     def next_wake_ms(self) -> int | None:
         """The earliest processing time (ms) that an operator asked for; None if none did."""

@@ -59,7 +59,7 @@ def check_streaming(graph: JobGraph) -> None:
                     elif producer.gate in edges:
                         edge = edges[producer.gate]
                         before.append(depth[edge.source, edge.source_operator])
-            depth[vertex.id, index] = max(before) + node.spec.keeps_state()
+            depth[vertex.id, index] = max(before) + (not node.spec.alone_on_spark())
             if depth[vertex.id, index] > 1:
                 raise UnsupportedError(
                     "several stateful operators behind one another in Structured Streaming",

@@ -198,7 +198,7 @@ class SparkJob:
         return sources.calc_in_python(frame, spec, node.output, node.node.uid, node.name, self.context)
 
     def _universal(self, node: Node, inputs: list[Frame]) -> dict[str | None, Frame]:
-        if not node.spec.keeps_state():
+        if node.spec.alone_on_spark():
             if len(inputs) != 1:
                 raise InternalError(f"'{node.name}' has {len(inputs)} inputs", expected="one")
             return universal.stateless(node, inputs[0], self.context, self._kept)

@@ -129,7 +129,7 @@ class SparkStreamJob(SparkJob):
             inputs = [self.input(node, i) for i in range(len(node.inputs))]
             if isinstance(spec, s.AssignWatermarksSpec):
                 made = self._assigned(node, spec, inputs[0])
-            elif not spec.keeps_state():
+            elif spec.alone_on_spark():
                 made = self._native(node, spec, inputs)
                 if made is None:
                     return universal.stateless(node, inputs[0], self.context)

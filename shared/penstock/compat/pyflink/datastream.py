@@ -20,6 +20,12 @@ _WHERE = {
         "TumblingEventTimeWindows", "TumblingProcessingTimeWindows", "ValueStateDescriptor", "WindowFunction",
         "WindowedStream", "StateTtlConfig", "Types", "WatermarkStrategy", "Time",
     ),
+    "penstock.api.async_data_stream": ("AsyncDataStream",),
+    "penstock.api.async_functions": (
+        "AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy", "ExponentialBackoffDelayRetryStrategy",
+        "FixedDelayRetryStrategy", "NO_RETRY_STRATEGY", "NoRetryStrategy", "RetryPredicate", "empty_result_predicate",
+        "exception_type_predicate", "has_exception_predicate",
+    ),
     "penstock.api.checkpoint_config": (
         "CheckpointConfig", "CheckpointingMode", "ExternalizedCheckpointRetention",
     ),

@@ -61,6 +61,7 @@ from penstock.jobgraph.specs.tables import (
     SourceSpec,
 )
 from penstock.jobgraph.specs.user import (
+    AsyncWaitSpec,
     KeyedProcessSpec,
     KeyedWindowSpec,
     PythonSpec,
@@ -71,6 +72,7 @@ from penstock.jobgraph.specs.user import (
 __all__ = [
     "AssignWatermarksSpec",
     "AsyncCalcSpec",
+    "AsyncWaitSpec",
     "CalcSpec",
     "CollectionSourceSpec",
     "DeduplicateSpec",
@@ -118,7 +120,7 @@ OperatorSpec = Union[
     AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
-    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, RecordTimeSpec, TableFunctionSpec,
+    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec, RegisteredSpec,
 ]  # fmt: skip
 

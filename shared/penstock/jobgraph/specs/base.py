@@ -66,6 +66,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
 
     # -- on Spark ------------------------------------------------------------------------------
 
+    def alone_on_spark(self) -> bool:
+        """Whether the operator takes each partition of Spark's as it is. An operator with state needs rows brought
+        together, unless its state is only of rows under way, of which a batch leaves none."""
+        return not self.keeps_state()
+
     def native(self) -> str:
         """``module:function`` that expresses the operator with Spark's own functions. It takes (spec, one
         frame per input, output schema). Empty: the operator itself runs on Spark, over rows that Spark

@@ -36,6 +36,9 @@ class RegisteredSpec(Spec, frozen=True, kw_only=True, tag="registered"):
     def keeps_state(self) -> bool:
         return self.own().keeps_state()
 
+    def alone_on_spark(self) -> bool:
+        return self.own().alone_on_spark()
+
     def native(self) -> str:
         return self.own().native()
 

@@ -23,6 +23,22 @@ class PythonSpec(Spec, frozen=True, kw_only=True, tag="python"):
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
 
 
+class AsyncWaitSpec(Spec, frozen=True, kw_only=True, tag="async-wait"):
+    """An ``AsyncFunction`` of each record. ``capacity``: the most records that wait for their answers at a time;
+    ``ordered``: results come out in the order of their records. Records that wait are state."""
+
+    function: str
+    ordered: bool = True
+    capacity: int = 100
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def alone_on_spark(self) -> bool:
+        return True
+
+
 class RecordTimeSpec(Spec, frozen=True, kw_only=True, tag="record-time"):
     """Copies between the records' own event times and a column, or sets the event times.
 

@@ -67,6 +67,8 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
         if isinstance(op.spec, s.CollectionSourceSpec):
             return {"reads": values_words(op.spec.data)}, {}
+        if isinstance(self.spec, s.AsyncWaitSpec):
+            return {"kind of rows": ", ".join(map(str, self.inputs[0].schema.types))}, {}
         fields = _OF_STATE.get(type(self.spec))
         if fields is None:
             return {}, {}
@@ -110,6 +112,7 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
             parallelism=1 if alone else parallelism,
             uid=self.uid,
             side_outputs=dict(self.side_outputs),
+            keeps="records that wait for their answers" if isinstance(self.spec, s.AsyncWaitSpec) else "",
         )
         op.chain = self.chain
         if self.slot_sharing_group:

@@ -1,0 +1,231 @@
+"""``AsyncDataStream`` on the streaming engine: order, capacity, time-outs, repetitions, errors, state."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import types
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.api import (
+    AsyncDataStream,
+    AsyncFunction,
+    AsyncRetryStrategy,
+    ProcessFunction,
+    Sink,
+    Source,
+    StreamExecutionEnvironment,
+    Time,
+    Types,
+    WatermarkStrategy,
+)
+from penstock.api.async_functions import AsyncCall, ExponentialBackoffDelayRetryStrategy
+from penstock.errors import FunctionError, SpecError
+from penstock.testing.harness import JobHarness
+
+LONG = Types.LONG()
+
+
+class Gate:
+    """Answers come when a test lets them: what the functions below share with it, in this process."""
+
+    asked: ClassVar[list[int]] = []
+    most: ClassVar[int] = 0
+    now: ClassVar[int] = 0
+    closed: ClassVar[bool] = False
+
+    @classmethod
+    def reset(cls) -> None:
+        cls.asked, cls.most, cls.now, cls.closed = [], 0, 0, False
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The functions travel by value; the gate must not, so it has a module that they import."""
+    Gate.reset()
+    module = types.ModuleType("penstock_async_gate")
+    module.Gate = Gate  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "penstock_async_gate", module)
+    return Gate
+
+
+class Later(AsyncFunction):
+    """Ten times the value, the later the smaller it is; waits while the gate is closed."""
+
+    async def async_invoke(self, value: int) -> list[int]:
+        from penstock_async_gate import Gate
+
+        Gate.asked.append(value)
+        Gate.now += 1
+        Gate.most = max(Gate.most, Gate.now)
+        for _ in range(20 - 2 * value):
+            await asyncio.sleep(0)
+        while Gate.closed:  # noqa: ASYNC110 (the gate opens from outside this event loop)
+            await asyncio.sleep(0.001)
+        Gate.now -= 1
+        return [value * 10]
+
+
+class Never(AsyncFunction):
+    async def async_invoke(self, value: int) -> list[int]:
+        await asyncio.Event().wait()
+        return []
+
+    def timeout(self, value: int) -> list[int]:
+        return [-value, value]
+
+
+class Poor(AsyncFunction):
+    """Raises, then answers with an odd number, then with an even one."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, int] = {}
+
+    async def async_invoke(self, value: int) -> list[int]:
+        self.calls[value] = self.calls.get(value, 0) + 1
+        if self.calls[value] == 1:
+            raise OSError("not at the first time")
+        return [2 * value + (self.calls[value] == 2)]
+
+
+class Wrong(AsyncFunction):
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def async_invoke(self, value: int) -> Any:
+        if isinstance(self.answer, Exception) and value == 2:
+            raise self.answer
+        return [value] if isinstance(self.answer, Exception) else self.answer
+
+
+class Timed(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value, ctx.timestamp()
+
+
+def numbers(n: int = 8) -> Any:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    return env.from_collection(list(range(1, n + 1)), LONG)
+
+
+def test_ordered_results_come_in_the_order_of_their_records(collect: Any) -> None:
+    got = collect(AsyncDataStream.ordered_wait(numbers(), Later(), Time.seconds(60), 4, LONG))
+    assert got == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert Gate.most == 4
+
+
+def test_unordered_results_come_as_their_answers_do(collect: Any) -> None:
+    got = collect(AsyncDataStream.unordered_wait(numbers(), Later(), Time.seconds(60), 8, LONG))
+    assert sorted(got) == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert got[0] != 10
+    assert Gate.most == 8
+
+
+def test_results_have_the_event_time_of_their_record(collect: Any) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v * 7)
+    stream = numbers(4).assign_timestamps_and_watermarks(strategy)
+    got = collect(AsyncDataStream.unordered_wait(stream, Later(), 0, 2, LONG).process(Timed()))
+    assert sorted(got) == [(10, 7), (20, 14), (30, 21), (40, 28)]
+
+
+def test_without_an_answer_in_time_timeout_gives_the_results(collect: Any) -> None:
+    assert collect(AsyncDataStream.ordered_wait(numbers(2), Never(), 5, 2, LONG)) == [-1, 1, -2, 2]
+
+
+def test_without_a_timeout_method_a_late_answer_is_an_error(collect: Any) -> None:
+    class Silent(Never):
+        timeout = AsyncFunction.timeout
+
+    with pytest.raises(FunctionError, match="timed out for input: 1"):
+        collect(AsyncDataStream.ordered_wait(numbers(1), Silent(), 5, 2, LONG))
+
+
+def test_calls_are_repeated_for_errors_and_poor_results(collect: Any) -> None:
+    retry = AsyncRetryStrategy.fixed_delay(5, 1, lambda r: r[0] % 2 == 1, lambda e: isinstance(e, OSError))
+    stream = AsyncDataStream.unordered_wait_with_retry(numbers(3), Poor(), 60_000, retry, 2, LONG)
+    assert sorted(collect(stream)) == [2, 4, 6]
+
+
+def test_repetitions_come_to_an_end() -> None:
+    retry = AsyncRetryStrategy.fixed_delay(1, 1, lambda r: True, None)
+    call = AsyncCall(Wrong([7]), 0, retry)
+    assert asyncio.run(call.ask(1)) == [7]
+    none = AsyncCall(Poor(), 0, AsyncRetryStrategy.fixed_delay(3, 1, None, lambda e: "other" in str(e)))
+    with pytest.raises(OSError, match="first"):
+        asyncio.run(none.ask(1))
+
+
+def test_pauses_grow_to_their_limit() -> None:
+    strategy = ExponentialBackoffDelayRetryStrategy(9, 10, 35, 2.0, None, None)
+    assert [strategy.get_backoff_time_millis(n) for n in (1, 2, 3, 4, 1)] == [10, 20, 35, 35, 10]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(None, "cannot be none"), (7, "should be of list type"), (["x"], "LONG|BIGINT"), (ValueError("my error"), "my error")],
+)  # fmt: skip
+def test_a_wrong_answer_fails_the_job_by_name(collect: Any, answer: Any, words: str) -> None:
+    with pytest.raises(FunctionError, match=words):
+        collect(AsyncDataStream.ordered_wait(numbers(3), Wrong(answer), 0, 2, LONG))
+
+
+def test_a_record_that_fails_may_be_skipped(collect: Any) -> None:
+    stream = AsyncDataStream.ordered_wait(numbers(3), Wrong(ValueError("no")), 0, 2, LONG, on_error="skip")
+    assert collect(stream) == [1, 3]
+
+
+def test_records_without_an_answer_are_state() -> None:
+    """A checkpoint while calls are under way: the restored job asks again, and gives each result once."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    schema = Types.ROW_NAMED(["n"], [LONG])
+    endless = env.from_source(Source.connector("datagen", schema, {"rows-per-second": 1}))
+    rest = endless.filter(lambda _: False).map(lambda row: row.n, LONG)
+    both = env.from_collection(list(range(1, 7)), LONG).union(rest)
+    stream = AsyncDataStream.unordered_wait(both, Later(), 0, 100, LONG).uid("ask")
+    stream.sink_to(Sink.connector("collect")).set_parallelism(1)
+    graph = env.job_graph()
+
+    async def first() -> Any:
+        Gate.closed = True
+        async with JobHarness(graph) as job:
+            await job.until(lambda: len(Gate.asked) == 6)
+            return await job.checkpoint()
+
+    async def second(checkpoint: Any) -> Any:
+        async with JobHarness(graph, restore=checkpoint) as job:
+            await job.until(lambda: len(Gate.asked) == 6)
+            await job.stop(drain=True)
+            return await job.result()
+
+    checkpoint = asyncio.run(first())
+    Gate.reset()
+    assert sorted(row[0] for row in asyncio.run(second(checkpoint)).rows) == [10, 20, 30, 40, 50, 60]
+    assert sorted(Gate.asked) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (lambda v: [v], (1_000,), "no coroutine function"),
+        (Never(), (1_000, 0), "not a capacity"),
+        (Never(), ("soon",), "no duration"),
+    ],
+)
+def test_what_cannot_run_is_refused(function: Any, arguments: Any, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        AsyncDataStream.ordered_wait(numbers(1), function, *arguments)
+
+
+def test_repetitions_want_a_timeout() -> None:
+    retry = AsyncRetryStrategy.exponential_backoff(3, 1, 10, 2.0, None, lambda e: True)
+    with pytest.raises(SpecError, match="without a timeout"):
+        AsyncDataStream.ordered_wait_with_retry(numbers(1), Never(), 0, retry)
+    with pytest.raises(SpecError, match="max_attempts should be greater than zero"):
+        AsyncRetryStrategy.fixed_delay(0, 1, None, None)
+
+
+def test_pickled_results_need_no_type(collect: Any) -> None:
+    got = collect(AsyncDataStream.ordered_wait(numbers(2), Wrong([{"a": 1}]), 0))
+    assert got == [{"a": 1}, {"a": 1}]
