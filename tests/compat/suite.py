@@ -1,0 +1,181 @@
+"""PyFlink's own tests of the DataStream API through Penstock's names.
+
+``PENSTOCK_PYFLINK_TESTS=FOLDER python -m tests.compat.suite [FILE …]`` runs them and writes the pass rate by file to
+``docs/pyflink-tests.md``. ``FOLDER`` has ``pyflink/datastream/tests``: a checkout's ``flink-python``. Jobs run on the
+streaming engine in this process; what a test takes from Java has a stand-in or is counted as a test that needs Java.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import unittest
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import execution
+from penstock.columnar.python_values import records
+from penstock.compat import pyflink
+from penstock.testing.harness import run_graph
+from penstock.types import Batch
+from tests.compat import suite_stand_ins
+from tests.compat.suite_reasons import REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.jobgraph import JobGraph
+    from penstock.types.logical import Schema
+
+VARIABLE = "PENSTOCK_PYFLINK_TESTS"
+PAGE = Path(__file__).parents[2] / "docs" / "pyflink-tests.md"
+#: Helpers, no tests.
+_HELPERS = ("test_util.py",)
+
+
+class LocalClient:
+    """A job that has run in this process."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        self._id = uuid.uuid4().hex
+        self._result = run_graph(graph)
+
+    def get_job_id(self) -> str:
+        return self._id
+
+    def get_job_execution_result(self) -> execution.JobExecutionResult:
+        return execution.JobExecutionResult(self._id, {"duration": 0})
+
+    def rows(self, schema: Schema) -> Iterator[Any]:
+        from penstock.types import pickling
+        from penstock.types.logical import RawType
+
+        def loaded(type_: Any, value: Any) -> Any:
+            return pickling.loads(value) if isinstance(type_, RawType) and value is not None else value
+
+        rows = [tuple(map(loaded, schema.types, row)) for _, row in self._result.changelog]
+        yield from records(Batch.of(schema, rows)) if rows else ()
+
+    def abandon(self) -> None:
+        """It has ended already."""
+
+
+def _submit(graph: JobGraph, config: Mapping[str, str]) -> LocalClient:
+    return LocalClient(graph)
+
+
+@dataclass
+class Outcome:
+    """One file's tests. ``failed``: (test, first line of its error); ``java``: tests that need Java."""
+
+    file: str
+    passed: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    java: list[str] = field(default_factory=list)
+    skipped: int = 0
+
+    @property
+    def counted(self) -> int:
+        return self.passed + len(self.failed)
+
+
+class _Result(unittest.TestResult):
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+    def addSuccess(self, test: Any) -> None:
+        self.outcome.passed += 1
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        self.outcome.skipped += 1
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        name = f"{type(test).__name__}.{getattr(test, '_testMethodName', test)}"
+        error, told = err[1], None
+        while error is not None:
+            if isinstance(error, suite_stand_ins.NeedsJava):
+                self.outcome.java.append(name)
+                return
+            told, error = told or error, error.__cause__ or error.__context__
+        lines = str(told).strip().splitlines() or [""]
+        self.outcome.failed.append((name, f"{type(told).__name__}: {lines[0]}"[:160]))
+        if os.environ.get("SUITE_TRACE"):
+            import traceback
+
+            traceback.print_exception(*err)
+
+    addError = addFailure
+
+
+def run(folder: Path, names: list[str]) -> list[Outcome]:
+    """The outcome of each file of tests."""
+    pyflink.install()
+    suite_stand_ins.install()
+    execution.submit = _submit  # type: ignore[assignment]
+    out = []
+    for file in sorted((folder / "pyflink" / "datastream" / "tests").glob("test_*.py")):
+        if file.name in _HELPERS or (names and file.stem not in names):
+            continue
+        outcome = Outcome(file.stem)
+        out.append(outcome)
+        name = f"pyflink.datastream.tests.{file.stem}"
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except suite_stand_ins.NeedsJava:
+            outcome.java.append(file.stem)
+            continue
+        except Exception as err:
+            outcome.failed.append((file.stem, f"{type(err).__name__}: {err}"[:160]))
+            continue
+        suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+        suite.run(_Result(outcome))
+    return out
+
+
+def page(outcomes: list[Outcome]) -> str:
+    """The page of the docs."""
+    passed, counted = sum(o.passed for o in outcomes), sum(o.counted for o in outcomes)
+    lines = [
+        "# PyFlink's own tests",
+        "",
+        "Made by `python -m tests.compat.suite` from the tests of PyFlink 2.3's DataStream API, which are not part of",
+        f"Penstock. Of those that need no Java {passed} of {counted} pass ({passed / max(1, counted):.0%}). A test needs Java",
+        "when it asks PyFlink's gateway for Java's classes or reads a Java object's fields.",
+        "",
+        "| file | pass | of | need Java | skipped by PyFlink |",
+        "|---|---|---|---|---|",
+        *(f"| `{o.file}` | {o.passed} | {o.counted} | {len(o.java)} | {o.skipped} |" for o in outcomes),
+        "",
+        "| fails | why |",
+        "|---|---|",
+    ]
+    for outcome in outcomes:
+        for name, error in outcome.failed:
+            shown = error.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+            why = next((why for pattern, why in REASONS.items() if pattern in name), f"`{shown}`")
+            lines.append(f"| `{outcome.file}`: `{name}` | {why} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    if VARIABLE not in os.environ:
+        sys.exit(f"{VARIABLE} names no folder with pyflink/datastream/tests")
+    outcomes = run(Path(os.environ[VARIABLE]), sys.argv[1:])
+    for outcome in outcomes:
+        print(f"{outcome.file}: {outcome.passed} of {outcome.counted}, {len(outcome.java)} need Java")
+        for name, error in outcome.failed:
+            print("   ", name, error)
+    if not sys.argv[1:]:
+        PAGE.write_text(page(outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""Stands in for what PyFlink's own tests take from Java: a gateway, a mini cluster, a sink that collects.
+
+A test that asks the gateway for anything else raises ``NeedsJava``: there is no Java to ask.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import shutil
+import sys
+import tempfile
+import types
+import unittest
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from penstock.api import Configuration, Sink, StreamExecutionEnvironment, TimestampAssigner, WatermarkStrategy
+from penstock.api.connectors import PreparedSink
+from penstock.columnar.rows import Row
+from penstock.connectors.print import format_value
+from penstock.types import logical as t
+from penstock.types.logical import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.api import DataStream
+
+#: Number of a sink → the records that it took, in the order in which they came.
+_TAKEN: dict[int, list[Any]] = {}
+_numbers = itertools.count()
+T = TypeVar("T")
+#: Settings of Flink's own processes, which a test sets only to have more time or another worker.
+_OF_FLINK = ("pekko.", "python.", "taskmanager.")
+
+
+class NeedsJava(Exception):
+    """A test asks for something of Java."""
+
+
+class Java:
+    """Whatever a test looks up in the gateway; using it raises ``NeedsJava``."""
+
+    def __init__(self, name: str = "gateway") -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Java(f"{self._name}.{name}")
+
+    def __call__(self, *arguments: Any) -> NoReturn:
+        raise NeedsJava(self._name)
+
+    def __iter__(self) -> NoReturn:
+        raise NeedsJava(self._name)
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise NeedsJava(self._name)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class JavaConfiguration(Java):
+    """What ``get_j_env_configuration`` gives: takes settings of Flink's own processes and forgets them."""
+
+    def setString(self, key: str, value: str) -> None:
+        if not key.startswith(_OF_FLINK):
+            raise NeedsJava(f"setString({key!r})")
+
+
+class WrappingConfiguration(Configuration):
+    """``Configuration(j_configuration=…)`` of a test, which sets Flink's bundle size in it."""
+
+    def __init__(self, other: Mapping[str, Any] | None = None, j_configuration: Any = None) -> None:
+        super().__init__(other)
+
+
+class Take:
+    """Keeps the records of the sink ``number``."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, record: Any) -> Any:
+        # The class travels by value, with globals of its own: the sinks' lists are those of the module.
+        from tests.compat import suite_stand_ins
+
+        suite_stand_ins._TAKEN[self.number].append(record)
+        return record
+
+
+class DataStreamTestSinkFunction:
+    """PyFlink's collecting sink. Its stand-in in the job is a function that puts the records aside."""
+
+    def __init__(self) -> None:
+        self._number = next(_numbers)
+        self.clear()
+
+    def sink(self) -> Sink:
+        blackhole = Sink.connector("blackhole")
+        return PreparedSink(
+            blackhole.name, blackhole.schema, blackhole.options, {}, (), prepare=self._prepared
+        )
+
+    def _prepared(self, stream: DataStream) -> DataStream:
+        self._schema = stream.schema
+        return stream.map(Take(self._number), stream.get_type())
+
+    def get_results(self, is_python_object: bool = False, stringify: bool = True) -> list[Any]:
+        taken, _TAKEN[self._number] = _TAKEN[self._number], []
+        if is_python_object:
+            return [str(record) if stringify else record for record in taken]
+        return [java_text(record, self._schema) for record in taken]
+
+    def clear(self) -> None:
+        _TAKEN[self._number] = []
+
+
+def java_text(record: Any, schema: Schema) -> str:
+    """A record as ``toString`` of Flink's tuple, row or value says it."""
+    if len(schema) == 1 and schema.names == ["value"]:
+        return _text(record, schema.types[0])
+    parts = [_text(value, type_) for value, type_ in zip(record, schema.types, strict=True)]
+    return f"+I[{', '.join(parts)}]" if isinstance(record, Row) else f"({','.join(parts)})"
+
+
+def _text(value: Any, type_: t.LogicalType) -> str:
+    if value is None:
+        return "null"
+    match type_:
+        case t.RowType(fields=fields):
+            return java_text(value, Schema(fields))
+        case t.ArrayType(element=element):
+            return "[" + ", ".join(_text(v, element) for v in value) + "]"
+        case t.TimestampType():
+            return str(value.replace(tzinfo=None)).rstrip("0") if value.microsecond else str(value)
+        case t.RawType() if isinstance(value, (bytes, bytearray)):
+            return "[" + ", ".join(map(str, value)) + "]"
+        case t.TimeType():
+            return value.isoformat() if isinstance(value, dt.time) else str(value)
+        case t.DecimalType():
+            text = f"{value:f}"
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    return format_value(value, type_)
+
+
+class SecondColumnTimestampAssigner(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class PyFlinkTestCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tempdir = tempfile.mkdtemp()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        shutil.rmtree(cls.tempdir, ignore_errors=True)
+
+
+class PyFlinkUTTestCase(PyFlinkTestCase):
+    def setUp(self) -> None:
+        self.env = StreamExecutionEnvironment.get_execution_environment()
+        self.env.set_parallelism(2)
+
+
+class PyFlinkStreamingTestCase(PyFlinkTestCase):
+    mode = "STREAMING"
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.env = StreamExecutionEnvironment.get_execution_environment()
+        cls.env.set_parallelism(2)
+        cls.env.set_runtime_mode(cls.mode)
+
+
+class PyFlinkBatchTestCase(PyFlinkStreamingTestCase):
+    mode = "BATCH"
+
+
+class PythonAPICompletenessTestCase:
+    """Compares PyFlink with Flink's Java classes."""
+
+    def test_completeness(self) -> None:
+        raise NeedsJava("the classes of Flink's Java API")
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """PyFlink's modules that these names stand in for."""
+    names = globals()
+    of = {
+        "pyflink.java_gateway": {"get_gateway": Java},
+        "pyflink.testing": {},
+        "pyflink.testing.test_case_utils": {
+            **{k: names[k] for k in names if k.endswith("TestCase")},
+            "exec_insert_table": Java("exec_insert_table"),
+        },
+        "pyflink.util": {},
+        "pyflink.util.java_utils": {
+            "get_j_env_configuration": lambda env: JavaConfiguration("configuration"),
+            "load_java_class": Java("load_java_class"),
+        },
+        "pyflink.pyflink_gateway_server": {
+            "get_log_dir": Java("get_log_dir"),
+            "on_windows": lambda: False,
+            "prepare_environment_variables": Java("prepare_environment_variables"),
+        },
+        "pyflink.find_flink_home": {"_find_flink_source_root": Java("_find_flink_source_root")},
+        "pyflink.datastream.tests": {},
+        "pyflink.datastream.tests.test_util": {
+            "DataStreamTestSinkFunction": DataStreamTestSinkFunction,
+            "SecondColumnTimestampAssigner": SecondColumnTimestampAssigner,
+        },
+    }
+    out = {}
+    for name, content in of.items():
+        out[name] = types.ModuleType(name)
+        out[name].__dict__.update(content)
+    return out
+
+
+def install() -> None:
+    """Put the stand-ins into the module tree, which is installed."""
+    sys.modules.update(modules())
+    env: Any = StreamExecutionEnvironment
+    env._j_stream_execution_environment = Java("environment")
+    add_sink = env.__mro__ and _data_stream().add_sink
+    _data_stream().add_sink = lambda self, sink_func: add_sink(
+        self, sink_func.sink() if isinstance(sink_func, DataStreamTestSinkFunction) else sink_func
+    )
+    import penstock.api.configuration as configuration
+
+    configuration.Configuration = WrappingConfiguration  # type: ignore[misc]
+
+
+def _data_stream() -> Any:
+    from penstock.api import DataStream
+
+    return DataStream
+
+
+__all__ = ["NeedsJava", "WatermarkStrategy", "install"]
