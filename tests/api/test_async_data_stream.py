@@ -21,7 +21,13 @@ from penstock.api import (
     Types,
     WatermarkStrategy,
 )
-from penstock.api.async_functions import AsyncCall, ExponentialBackoffDelayRetryStrategy
+from penstock.api.async_functions import (
+    AsyncCall,
+    ExponentialBackoffDelayRetryStrategy,
+    empty_result_predicate,
+    exception_type_predicate,
+    has_exception_predicate,
+)
 from penstock.errors import FunctionError, SpecError
 from penstock.testing.harness import JobHarness
 
@@ -229,3 +235,12 @@ def test_repetitions_want_a_timeout() -> None:
 def test_pickled_results_need_no_type(collect: Any) -> None:
     got = collect(AsyncDataStream.ordered_wait(numbers(2), Wrong([{"a": 1}]), 0))
     assert got == [{"a": 1}, {"a": 1}]
+
+
+def test_predicates_of_repetitions() -> None:
+    assert empty_result_predicate([])
+    assert not empty_result_predicate([1])
+    assert has_exception_predicate(OSError())
+    assert not has_exception_predicate(None)
+    assert exception_type_predicate(ConnectionError(), OSError)
+    assert not exception_type_predicate(ValueError(), OSError)
