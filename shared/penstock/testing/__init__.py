@@ -27,6 +27,7 @@ from penstock.testing.conformance import (
 from penstock.testing.graphs import GraphBuilder, with_parallelism
 from penstock.testing.harness import Checkpoint, JobHarness, ManualClock, RunResult, run_graph
 from penstock.testing.memory import MemoryTable
+from penstock.testing.mini_cluster import MiniCluster, MiniJob, TableFeed
 from penstock.testing.operators import OperatorConformance
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "LookupConformance",
     "ManualClock",
     "MemoryTable",
+    "MiniCluster",
+    "MiniJob",
     "ObjectStoreConformance",
     "OperatorConformance",
     "ProviderConformance",
@@ -51,6 +54,7 @@ __all__ = [
     "SourceConformance",
     "StateBackendConformance",
     "TableConformance",
+    "TableFeed",
     "run_graph",
     "run_kit",
     "with_parallelism",

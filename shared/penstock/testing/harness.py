@@ -258,6 +258,11 @@ class JobHarness:
         self.environment.helper.close()
         self._folder.cleanup()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the job has finished or failed."""
+        return self._ended.done()
+
     async def wait(self, timeout_s: float = PATIENCE_S) -> RunResult:
         """Wait until the job has finished; its result.
 

@@ -22,6 +22,7 @@ from penstock.connectors.base import (
     Split,
     TableInfo,
 )
+from penstock.connectors.cutting import first_rows
 from penstock.connectors.registry import register
 from penstock.errors import ConnectorError, nearest
 from penstock.types.batch import Batch
@@ -148,7 +149,7 @@ class MemoryReader(SourceReader):
             if at < end:
                 self._turn += step + 1
                 rows = self._table.splits[self._splits[split_id].payload["index"]]
-                batch = rows.slice(at, min(end - at, self._table.batch_rows or self.ctx.batch_rows))
+                batch = first_rows(rows.slice(at, end - at), self._table.batch_rows or self.ctx.batch_rows)
                 self._at[split_id] = at + batch.num_rows
                 self._table.rows_read += batch.num_rows
                 return Fetched(split_id, batch.select(list(self.ctx.projection)))
