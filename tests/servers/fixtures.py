@@ -10,6 +10,7 @@ import pytest
 from tests.servers import cache
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
+from tests.servers.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,27 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicur
     if why := cache.missing("apicurio"):
         pytest.skip(why)
     server = ApicurioServer(tmp_path_factory.mktemp("registry"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One Valkey for the tests that use keys of their own and leave the rest alone."""
+    yield from _redis(tmp_path_factory.mktemp("redis"))
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Valkey for one test, which may kill it."""
+    yield from _redis(tmp_path / "redis")
+
+
+def _redis(folder: Path) -> Iterator[RedisServer]:
+    server = RedisServer(folder)
     try:
         server.start()
         yield server

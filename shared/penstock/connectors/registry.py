@@ -31,6 +31,7 @@ CONNECTORS: Register[Connector] = Register(
         "kafka": "penstock.connectors.kafka:KafkaConnector",
         "faker": "penstock.connectors.faker:FakerConnector",
         "nats-core": "penstock.connectors.nats_core:NatsCoreConnector",
+        "redis": "penstock.connectors.redis:RedisConnector",
         "socket": "penstock.connectors.socket:SocketConnector",
         "nats": "penstock.connectors.nats:NatsConnector",
         "nexmark": "penstock.connectors.nexmark:NexmarkConnector",
