@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak test-servers quick fuzz check docs bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test soak test-servers quick fuzz check docs web bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -71,6 +71,15 @@ $(DOCS)/.installed: docs/requirements.lock
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
 	@touch $@
+
+# Built in a copy, so that no packages of npm lie among the services.
+WEB := services/dispatcher/web
+web: $(STAMP) ## make the dashboard anew from services/dispatcher/web (needs Node 20 or newer)
+	rm -rf out/web/src && mkdir -p out/web && cp -r $(WEB)/. out/web
+	$(BIN)/python -m penstock_services.dispatcher.rest --openapi > out/web/openapi.json
+	cd out/web && npm ci --ignore-scripts && npm run types && npm test && PENSTOCK_STATIC=static npm run build
+	cp out/web/src/api/schema.ts $(WEB)/src/api/schema.ts
+	rm -rf services/dispatcher/static && cp -r out/web/static services/dispatcher/static
 
 bench: $(STAMP) ## run the benchmarks (see bench/README.md)
 	$(BIN)/python -m bench

@@ -26,6 +26,8 @@ from penstock.messages.task_manager import (
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from penstock.bus import Subjects
     from penstock.ports import Store, Transport
 
@@ -130,13 +132,16 @@ class JobDirectory:
     async def overviews(self) -> list[JobOverview]:
         """The active jobs, then the ended ones, the latest first."""
         active = [details.overview() for details in await self.active()]
+        active.reverse()
+        return active + await self.ended({overview.job_id for overview in active})
+
+    async def ended(self, running: Collection[str] = ()) -> list[JobOverview]:
+        """The ended jobs but for those in ``running``, the latest first."""
         listed = await self._store.list(layout.ENDED_PREFIX)
         ids = [key.removeprefix(layout.ENDED_PREFIX) for key, _ in listed]
         await asyncio.gather(*(self._load_ended(job_id) for job_id in ids if job_id not in self._ended))
-        running = {overview.job_id for overview in active}
         ended = [self._ended[i] for i in ids if i in self._ended and i not in running]
-        active.reverse()
-        return active + sorted(ended, key=lambda o: (-(o.end_ms or 0), o.job_id))
+        return sorted(ended, key=lambda o: (-(o.end_ms or 0), o.job_id))
 
     async def _load_ended(self, job_id: str) -> None:
         try:

@@ -5,13 +5,12 @@ Handlers only translate; the facts come from the job directory.
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 
 from penstock import __version__
@@ -23,16 +22,20 @@ from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
 from penstock_services.dispatcher.endpoint import get
 from penstock_services.dispatcher.job_api import JobApi
+from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.log_api import LogApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
 from penstock_services.dispatcher.process_api import ProcessApi
 from penstock_services.dispatcher.rescale_api import RescaleApi
 from penstock_services.dispatcher.vertex_api import VertexApi
+from penstock_services.dispatcher.web_pages import pages
+from penstock_services.dispatcher.why_api import WhyApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from penstock.ports import Clock
     from penstock_services.common.kept_lines import KeptLines
@@ -41,10 +44,6 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.endpoint import Endpoint
     from penstock_services.dispatcher.results import Results
     from penstock_services.dispatcher.submission import Submitter
-
-#: The dashboard: one file, which loads nothing from other sites.
-DASHBOARD = Path(__file__).parent / "dashboard.html"
-_CSP = "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 class Rest:
@@ -62,6 +61,7 @@ class Rest:
         cluster: str,
         own_log: KeptLines,
     ) -> None:
+        why = WhyApi(directory, clock)
         self._apis = (
             MetricsApi(directory, clock),
             JobApi(directory, submitter, results, clock, config),
@@ -72,6 +72,8 @@ class Rest:
             ProcessApi(directory, own_log),
             ApplicationApi(directory, clock, config),
             RescaleApi(directory),
+            why,
+            LiveApi(directory, why, clock),
             AbsentApi(directory),
         )
 
@@ -97,7 +99,7 @@ def application(endpoints: Sequence[Endpoint], *, hosts: frozenset[str] | None =
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     unknown = Route("/{rest:path}", guarded(_unknown), methods=methods)
     return Starlette(
-        routes=[Route("/", guarded(_dashboard)), Mount("/v1", routes=[*api, unknown]), *api, unknown],
+        routes=[*pages(), Mount("/v1", routes=[*api, unknown]), *api, unknown],
         middleware=[Middleware(SameOrigin, hosts=hosts)],
         exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
     )
@@ -119,11 +121,6 @@ def described() -> list[Endpoint]:
     return rest.endpoints()
 
 
-async def _dashboard(_: Request) -> Response:
-    headers = {"cache-control": "no-cache", "content-security-policy": _CSP}
-    return FileResponse(DASHBOARD, media_type="text/html", headers=headers)
-
-
 async def _unknown(request: Request) -> Response:
     raise NotFoundError(
         f"no such path: {request.method} {request.url.path}",
@@ -132,4 +129,8 @@ async def _unknown(request: Request) -> Response:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(openapi.page(described()))  # docs/rest-endpoints.md
+    if sys.argv[1:] == ["--openapi"]:  # from which the dashboard's client is generated
+        text = json.dumps(openapi.document(described(), __version__))
+    else:
+        text = openapi.page(described())  # docs/rest-endpoints.md
+    sys.stdout.write(text)

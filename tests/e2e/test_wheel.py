@@ -43,7 +43,8 @@ def test_the_wheel_holds_two_packages_with_types(wheel: Path) -> None:
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert top == {"penstock", "penstock_services"}
     assert "penstock/py.typed" in names
-    assert "penstock_services/dispatcher/dashboard.html" in names
+    assert "penstock_services/dispatcher/static/index.html" in names
+    assert not [name for name in names if name.startswith("penstock_services/dispatcher/web/")]
     in_tree = {str(p.relative_to(ROOT / "shared")) for p in (ROOT / "shared/penstock").rglob("*.py")}
     in_tree |= {f"penstock_{p.relative_to(ROOT)}" for p in (ROOT / "services").rglob("*.py")}
     assert in_tree == {name for name in names if name.endswith(".py")}
