@@ -190,6 +190,31 @@ def test_an_update_of_the_key_ends_the_version_of_the_old_key():
     assert rows(script, AS_OF) == [(1, 10), (2, 10), (3, None), (4, 10), (5, None), (6, None)]
 
 
+NAMED = Schema.of(
+    ("o", t.IntType()), ("who", t.IntType()), ("nick", t.VarCharType()), ("ts", t.TimestampType(3))
+)  # fmt: skip
+NAMED_ROWS = [(1, 1, "ann", at(2)), (2, 1, "ann", at(6)), (3, 1, "bob", at(6)), (4, 1, "bob", at(2))]
+BY_NAME = "SELECT o, p.n FROM orders LEFT JOIN {people} FOR SYSTEM_TIME AS OF orders.ts AS p ON who = p.id AND nick = p.name"
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "retract"])
+def test_an_equality_beside_the_key_is_compared_with_the_version_of_the_time(mode):
+    """The key's version at 6 is bob: ann's row is an older version of the same key, not a key of its own."""
+    changes = [(INSERT, 1, "ann", 10, at(1)), (BEFORE, 1, "ann", 10, at(1)), (AFTER, 1, "bob", 20, at(5))]
+    if mode != "retract":
+        changes = [(INSERT, *row) for kind, *row in changes if kind != BEFORE]
+    MemoryTable("people", SCHEMA, [[batch(*changes)]], changelog=mode)
+    MemoryTable("orders", NAMED, [[Batch.of(NAMED, NAMED_ROWS)]])
+    script = VERSIONED.replace("who INT,", "who INT, nick STRING,") + declared(", WATERMARK FOR at AS at")
+    want = [(1, 10), (2, None), (3, 20), (4, None)]
+    assert rows(script, BY_NAME.format(people="people")) == want
+    if mode == "append":
+        view = """CREATE VIEW newest AS SELECT id, name, n, at FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY at DESC) AS r FROM people) WHERE r = 1;"""
+        keyless = script.replace(KEY, "") + view
+        assert rows(keyless, BY_NAME.format(people="newest")) == want
+
+
 def test_a_deletion_without_a_time_is_an_error_of_a_versioned_table():
     upserts(*CHANGES)
     MemoryTable("orders", ORDERS, [[Batch.of(ORDERS, ORDER_ROWS)]])
