@@ -36,8 +36,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## run the main job on a cluster of its own: 328,521 real flights
 	$(BIN)/python -m examples.flights.demo
 
+# The tests start thousands of Python processes, each of which would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+# Temporary files lie in memory where there is plenty: on a disk the tests wait for fsync and unlink.
+TMPDIR ?= $(shell test -w /dev/shm && test $$(df -Pk /dev/shm | awk 'NR == 2 {print $$4}') -ge 8388608 && echo /dev/shm || echo /tmp)
+
 # tests/ordering.py says which tests come first and which stay in one worker.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := TMPDIR=$(TMPDIR) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(STAMP) ## run all tests (real servers)
 	$(PYTEST) -m "not soak"
 
