@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.errors import JavaMissingError, SpecError, UnsupportedError
-from penstock.spark import java
+from penstock.spark import class_archive, java
+from penstock.spark.server import command
 from penstock.spark.session import _check_url
 from penstock.spark.typemap import spark_type
 from penstock.types import logical as t
@@ -96,6 +99,54 @@ def test_the_packaged_java_leaves_nothing_in_the_temporary_folder(
     )
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_of_classes_is_used_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(class_archive.FOLDER_VARIABLE, str(tmp_path))
+    assert class_archive.java_options() == ""
+    path = class_archive.archive_path()
+    assert path.parent == tmp_path
+    path.touch()
+    assert class_archive.java_options() == f"-XX:SharedArchiveFile={path} -Xlog:cds*=off"
+    assert f"-XX:SharedArchiveFile={path}" in " ".join(command(1, 2, 2, "1g", tmp_path))
+
+
+def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = set()
+    for version in ("17.0.15", "21.0.1"):
+        java_home = fake_java(tmp_path / version, version)
+        (java_home / "release").write_text(f'JAVA_VERSION="{version}"')
+        monkeypatch.setattr(class_archive, "java_environment", lambda: {"JAVA_HOME": str(tmp_path / "java")})
+        (tmp_path / "java").unlink(missing_ok=True)
+        (tmp_path / "java").symlink_to(java_home)
+        paths.add(class_archive.archive_path())
+    assert len(paths) == 2
+
+
+def test_a_session_has_the_archive(spark: Any) -> None:
+    options = class_archive.java_options()
+    if not options:
+        pytest.skip(
+            "there is no archive of Spark's classes: python -m penstock.spark.archive_classes makes one"
+        )
+    factory = spark._jvm.java.lang.management.ManagementFactory
+    assert set(options.split()) <= set(factory.getRuntimeMXBean().getInputArguments())
+
+
+@pytest.mark.soak
+def test_an_archive_is_made(tmp_path: Path) -> None:
+    """``make test`` has one made; this is for those who run its tests alone."""
+    made = subprocess.run(
+        [sys.executable, "-m", "penstock.spark.archive_classes"],
+        env={**os.environ, class_archive.FOLDER_VARIABLE: str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    [path] = tmp_path.glob("*.jsa")
+    assert path.stat().st_size > 50_000_000
 
 
 def test_a_url_that_is_none() -> None:

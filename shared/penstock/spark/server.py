@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.spark.class_archive import java_options
 from penstock.spark.java import java_environment
 from penstock.spark.server_log import STARTS
 from penstock.spark.session import JAVA_OPTIONS
@@ -24,8 +25,11 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ABANDONED = "20s"
 
 
-def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> list[str]:
-    """What is executed. ``folder``: Spark's scratch files and warehouse."""
+def command(
+    port: int, ui_port: int, cores: int, memory: str, folder: Path, java: str | None = None
+) -> list[str]:
+    """What is executed. ``folder``: Spark's scratch files and warehouse. ``java``: options of Java; None: to use
+    the archive of Spark's classes."""
     import pyspark
 
     settings = {
@@ -53,8 +57,8 @@ def command(port: int, ui_port: int, cores: int, memory: str, folder: Path) -> l
         argv += ["--conf", f"{key}={value}"]
     # The quick compiler only: a server starts in half the time, and long jobs lose little,
     # as their work lies in Spark's generated code over whole partitions.
-    java = f"{JAVA_OPTIONS} -Xshare:auto -Djava.io.tmpdir={folder / 'tmp'}"
-    argv += ["--driver-java-options", java]
+    more = java_options() if java is None else java
+    argv += ["--driver-java-options", f"{JAVA_OPTIONS} {more} -Djava.io.tmpdir={folder / 'tmp'}"]
     return [*argv, "--name", "penstock", "--class", _CLASS, "spark-internal"]
 
 

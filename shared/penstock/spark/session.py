@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SparkUnreachableError, SpecError
+from penstock.spark.class_archive import java_options
 from penstock.spark.java import java_environment
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
@@ -81,7 +81,8 @@ def open_session(
     else:
         prepare_environment()
         builder = builder.master(url).appName(name)
-        local = _LOCAL if url.startswith("local") else {}
+        java = f"{JAVA_OPTIONS} {java_options()}".rstrip()
+        local = {**_LOCAL, "spark.driver.extraJavaOptions": java} if url.startswith("local") else {}
         if "://127.0.0.1" in url or "://localhost" in url:
             # The executors are on this machine as well, whatever its name resolves to.
             local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
