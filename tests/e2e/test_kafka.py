@@ -59,7 +59,7 @@ def submit(client: ClusterClient, kafka: KafkaServer, parallelism: int) -> tuple
     return job_id, source, sink
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_killed_slots_and_a_killed_broker_lose_and_double_nothing(
     make_cluster: Any, until: Any, own_kafka: KafkaServer, seed: int
 ) -> None:

@@ -43,8 +43,10 @@ def of_engine(engine: str) -> list[str]:
 
 
 def in_soak(engine: str, name: str) -> bool:
-    """At the third parallelism every fourth case runs with the tests, the others in ``make soak``."""
-    return engine == "parallel" and zlib.crc32(name.encode()) % 4 != 0
+    """At parallelism 2 and in batch mode every case runs with the tests; at 1 every other and at 3 every fourth
+    does, the others in ``make soak``."""
+    every = {"streaming": 2, "parallel": 4}.get(engine, 1)
+    return zlib.crc32(name.encode()) % every != 0
 
 
 @pytest.mark.parametrize(

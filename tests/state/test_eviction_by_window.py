@@ -114,7 +114,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> None:
     make, keys, out, retracts = CASES[name]
     random = np.random.default_rng([seed, list(CASES).index(name)])

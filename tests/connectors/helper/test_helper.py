@@ -255,7 +255,7 @@ def helpers_of_this_process():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(i, marks=pytest.mark.soak) for i in (2, 3))])
 async def test_helpers_that_are_killed_at_any_moment_lose_and_repeat_nothing(tmp_path, seed):
     """Readers and writers, while rows flow, while epochs are cut, and while they are made durable."""
     rng = random.Random(seed)
