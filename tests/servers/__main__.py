@@ -5,3 +5,5 @@ from tests.servers import cache
 if __name__ == "__main__":
     for name in cache.FROM_MAVEN:
         print(cache.fetch(name), flush=True)
+    for package in cache.FROM_DEBIAN:
+        print(cache.install(package), flush=True)

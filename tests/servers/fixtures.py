@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import cache
+from tests.servers import cache, postgres_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.redis_server import RedisServer
+from tests.servers.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +64,37 @@ def _broker(folder: Path) -> Iterator[KafkaServer]:
     if why := cache.missing("kafka"):
         pytest.skip(why)
     server = KafkaServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL for the tests that make databases of their own and leave the rest alone."""
+    yield from _postgres()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL for one test, which may kill it."""
+    yield from _postgres()
+
+
+@pytest.fixture
+def postgres_database(shared_postgres: PostgresServer) -> Iterator[str]:
+    """A database of its own; its slots go with it."""
+    name = shared_postgres.database()
+    yield name
+    shared_postgres.drop(name)
+
+
+def _postgres() -> Iterator[PostgresServer]:
+    if why := postgres_server.missing():
+        pytest.skip(why)
+    server = PostgresServer()
     try:
         server.start()
         yield server
