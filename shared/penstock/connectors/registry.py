@@ -35,6 +35,7 @@ CONNECTORS: Register[Connector] = Register(
         "socket": "penstock.connectors.socket:SocketConnector",
         "nats": "penstock.connectors.nats:NatsConnector",
         "nexmark": "penstock.connectors.nexmark:NexmarkConnector",
+        "postgres-cdc": "penstock.connectors.postgres_cdc:PostgresCdcConnector",
         "print": "penstock.connectors.print:PrintConnector",
         "upsert-kafka": "penstock.connectors.kafka:UpsertKafkaConnector",
     },
