@@ -56,10 +56,15 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
 
 
 #: A page of its own for a connector: its examples are planned as those of the others.
+#: Pages whose tables are looked up in a server when they are planned; a test with that server runs their SQL.
+ON_REAL_SERVERS = {"connectors/postgres-cdc.md"}
 CONNECTOR_PAGES = [f"connectors/{page.name}" for page in sorted((DOCS / "connectors").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", ["connectors.md", *CONNECTOR_PAGES, "functions.md", "ids.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["connectors.md", "functions.md", "ids.md", *(p for p in CONNECTOR_PAGES if p not in ON_REAL_SERVERS)],
+)
 def test_sql_of_other_pages_is_planned(page: str) -> None:
     session = SqlSession()
     scripts = blocks(page, "sql")
