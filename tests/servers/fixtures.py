@@ -10,8 +10,8 @@ import pytest
 from tests.servers import cache, postgres_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
-from tests.servers.redis_server import RedisServer
 from tests.servers.postgres_server import PostgresServer
+from tests.servers.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
