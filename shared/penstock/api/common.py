@@ -143,6 +143,13 @@ class WatermarkStrategy:
     assigner: Any = None
     column: str | None = None
     idle_timeout_ms: int | None = None
+    #: There are no watermarks, and no event times.
+    absent: bool = False
+
+    @classmethod
+    def no_watermarks(cls) -> WatermarkStrategy:
+        """No watermarks at all: for jobs that do not look at event time."""
+        return cls(absent=True)
 
     @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:

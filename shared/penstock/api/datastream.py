@@ -156,6 +156,8 @@ class DataStream(StepSettings):
             SpecError: The strategy's column is no event time, or is not there.
         """
         strategy = watermark_strategy
+        if strategy.absent:
+            return self
         timed = self._with_times(strategy)
         idle = strategy.idle_timeout_ms
 

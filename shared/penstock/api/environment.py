@@ -116,6 +116,8 @@ class StreamExecutionEnvironment(Settings):
             ConnectorError: An option is unknown, missing or malformed.
             UnsupportedError: The source gives a changelog.
         """
+        if watermark_strategy is not None and watermark_strategy.absent:
+            watermark_strategy = None
         name = source_name or source.name
         metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
         where = f"source '{name}'"

@@ -156,7 +156,12 @@ class Types:
         """``LIST(element_type)``, under Flink's other names."""
         return Types.LIST(element_type)
 
-    PRIMITIVE_ARRAY = BASIC_ARRAY = OBJECT_ARRAY
+    BASIC_ARRAY = OBJECT_ARRAY
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: t.LogicalType) -> t.LogicalType:
+        """``LIST(element_type)``; of ``Types.BYTE()``: ``bytes``, as in PyFlink."""
+        return Types.BYTES() if isinstance(element_type, t.TinyIntType) else Types.LIST(element_type)
 
     @staticmethod
     def MAP(key_type_info: t.LogicalType, value_type_info: t.LogicalType) -> t.LogicalType:

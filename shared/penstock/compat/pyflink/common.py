@@ -10,6 +10,7 @@ _WHERE = {
     "penstock.api.common": ("Duration", "Instant", "Row", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.configuration": ("Configuration",),
     "penstock.api.execution_config": ("ExecutionConfig",),
+    "penstock.api.row_formats": ("RowFieldExtractorSchema",),
     "penstock.api.serialization": ("ByteArraySchema", "Encoder", "SimpleStringSchema"),
     "penstock.types.batch": ("RowKind",),
     "penstock.types.logical": ("TypeInformation=LogicalType",),

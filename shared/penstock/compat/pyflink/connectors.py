@@ -14,6 +14,18 @@ _WHERE = {
         "RollingPolicy",
         "StreamFormat",
     ),
+    "penstock.api.kafka": (
+        "DeliveryGuarantee",
+        "KafkaOffsetResetStrategy",
+        "KafkaOffsetsInitializer",
+        "KafkaRecordSerializationSchema",
+        "KafkaRecordSerializationSchemaBuilder",
+        "KafkaSink",
+        "KafkaSinkBuilder",
+        "KafkaSource",
+        "KafkaSourceBuilder",
+        "KafkaTopicPartition",
+    ),
 }
 __getattr__, __all__ = finder(__name__, _WHERE, ABSENT["connectors"])
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from penstock.compat.pyflink.absent import ABSENT
 from penstock.compat.pyflink.names import finder
 
-__getattr__, __all__ = finder(__name__, {}, ABSENT["formats"])
+_WHERE = {
+    "penstock.api.row_formats": (
+        "AvroRowDeserializationSchema",
+        "AvroRowSerializationSchema",
+        "CsvRowDeserializationSchema",
+        "CsvRowSerializationSchema",
+        "JsonRowDeserializationSchema",
+        "JsonRowSerializationSchema",
+    ),
+}
+__getattr__, __all__ = finder(__name__, _WHERE, ABSENT["formats"])
 
 
 def __dir__() -> list[str]:
