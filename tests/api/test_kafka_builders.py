@@ -18,6 +18,7 @@ from penstock.api.row_formats import (
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
     JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
     RowFieldExtractorSchema,
 )
 from penstock.api.serialization import ByteArraySchema, SimpleStringSchema
@@ -125,3 +126,16 @@ def test_what_is_refused(make, error, names):
     with pytest.raises(error, match=names) as raised:
         make()
     assert isinstance(raised.value, PenstockError)
+
+
+def test_other_words_of_sources():
+    values = JsonRowDeserializationSchema.builder().type_info(ROW).fail_on_missing_field().build()
+    made = source(values).set_topic_pattern("a.*").set_properties({"bootstrap.servers": "x:1"}).build()
+    assert made.all_options["topic-pattern"] == "a.*"
+    assert made.all_options["properties.bootstrap.servers"] == "x:1"
+    assert made.all_options["json.fail-on-missing-field"] == "true"
+    quoted = CsvRowDeserializationSchema.Builder(ROW).set_quote_character("'").build()
+    assert quoted.options == {"csv.quote-character": "'"}
+    assert JsonRowSerializationSchema.builder().with_type_info(ROW).build().type_info == ROW
+    skipping = JsonRowDeserializationSchema.builder().type_info(ROW).ignore_parse_errors().build()
+    assert skipping.options == {"json.ignore-parse-errors": "true"}
