@@ -38,9 +38,13 @@ _JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class KafkaServer:
-    """``bootstrap``: its address. The port stays the same over ``kill`` and ``start``."""
+    """``bootstrap``: its address. The port stays the same over ``kill`` and ``start``.
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    ``settings``: of the broker, with "_" for "."; ``{port}`` and ``{controller}`` in them become its ports. ``users``: of
+    SCRAM, as the storage tool takes them.
+    """
+
+    def __init__(self, folder: Path, *, users: Iterable[str] = (), **settings: str) -> None:
         self._reserved = [reserve_port(), reserve_port()]
         self.port, controller = (port_of(r) for r in self._reserved)
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -48,11 +52,16 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: Any = None
         lines = _SETTINGS.format(port=self.port, controller=controller, data=folder / "data")
-        lines += "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
+        for key, value in settings.items():
+            text = value.replace("{port}", str(self.port)).replace("{controller}", str(controller))
+            lines += f"{key.replace('_', '.')}={text}\n"
         folder.mkdir(parents=True, exist_ok=True)
         self._settings = folder / "server.properties"
         self._settings.write_text(lines)
-        self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(self._settings))
+        scram = [word for user in users for word in ("--add-scram", user)]
+        self._java(
+            "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(self._settings), *scram
+        )
 
     def _command(self, *words: str) -> list[str]:
         path = os.pathsep.join(map(str, cache.jars("kafka")))

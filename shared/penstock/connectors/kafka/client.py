@@ -23,6 +23,8 @@ _log = EventLog("penstock.connectors.kafka")
 
 #: How long a broker may take to answer a question, in seconds.
 ANSWER_S = 30.0
+#: One look of a question that is repeated until then.
+_LOOK_S = 2.0
 #: Between attempts while the brokers settle who leads a partition or coordinates a group.
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 
@@ -172,6 +174,38 @@ def patiently(f: Callable[..., Any], *args: Any) -> Any:
                 raise
             time.sleep(pause_s)
     return f(*args)
+
+
+class Refused:
+    """A client's ``error_cb`` that remembers why brokers refuse the client: wrong credentials or certificates. A question
+    then only times out, and its own error does not say why."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        from confluent_kafka import KafkaError as E
+
+        if error.code() in (E._AUTHENTICATION, E._SSL, E.SASL_AUTHENTICATION_FAILED):
+            self.error = error
+
+
+def list_topics(client: Any, refused: Refused, *args: Any) -> Any:
+    """``client.list_topics(*args)``, in the client's thread; the KafkaException says why the brokers refuse the client, as
+    soon as they do."""
+    from confluent_kafka import KafkaError as E
+    from confluent_kafka import KafkaException
+
+    until = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return client.list_topics(*args, timeout=_LOOK_S)
+        except KafkaException as err:
+            client.poll(0)  # calls ``refused``
+            if refused.error is not None:
+                raise KafkaException(refused.error) from None
+            if err.args[0].code() not in (E._TRANSPORT, E._TIMED_OUT) or time.monotonic() > until:
+                raise
 
 
 def failure(error: KafkaError, what: str, where: str) -> PenstockError:

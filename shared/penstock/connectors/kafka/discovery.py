@@ -7,7 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import SourceEnumerator, Split, TableInfo
-from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
+from penstock.connectors.kafka.client import (
+    ANSWER_S,
+    Caller,
+    Refused,
+    client_properties,
+    failure,
+    list_topics,
+    patiently,
+)
 from penstock.connectors.kafka.positions import specific_offsets
 from penstock.connectors.kafka.topics import topic_ids
 from penstock.errors import ConnectorError
@@ -38,6 +46,7 @@ class KafkaEnumerator(SourceEnumerator):
         self._pattern = re.compile(pattern) if pattern else None
         self._caller = Caller("kafka-discovery")
         self._consumer: Consumer | None = None
+        self._refused = Refused()
         bounded = self._options["scan.bounded.mode"] != "unbounded"
         interval = self._options["scan.topic-partition-discovery.interval"]
         self.discovery_interval_ms = None if bounded or not interval else interval
@@ -52,7 +61,8 @@ class KafkaEnumerator(SourceEnumerator):
         if self._consumer is None:
             group = self._properties.get("group.id", f"penstock-{ctx.job_id}-{ctx.uid}")
             given = {k: v for k, v in self._properties.items() if k != "auto.offset.reset"}
-            self._consumer = ck.Consumer({**given, "group.id": group, "enable.auto.commit": False})
+            own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._refused, "log_level": 0}
+            self._consumer = ck.Consumer({**given, **own})
         try:
             places = self._partitions(self._consumer)
             fresh = [ck.TopicPartition(t, p) for t, p in places if f"{t}-{p}" not in known]
@@ -76,12 +86,12 @@ class KafkaEnumerator(SourceEnumerator):
 
     def _partitions(self, consumer: Consumer) -> list[tuple[str, int]]:
         if self._pattern is not None:
-            listed = consumer.list_topics(timeout=ANSWER_S).topics
+            listed = list_topics(consumer, self._refused).topics
             names = [n for n in sorted(listed) if self._pattern.fullmatch(n) and not n.startswith("__")]
             return [(n, p) for n in names for p in sorted(listed[n].partitions)]
         found = []
         for name in self._topics:
-            topic = consumer.list_topics(name, timeout=ANSWER_S).topics[name]
+            topic = list_topics(consumer, self._refused, name).topics[name]
             if topic.error is not None:
                 raise failure(topic.error, f"topic '{name}' cannot be read", self._where)
             found += [(name, p) for p in sorted(topic.partitions)]

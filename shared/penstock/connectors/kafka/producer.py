@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.client import ANSWER_S, Caller, failure, weakly
+from penstock.connectors.kafka.client import ANSWER_S, Caller, Refused, failure, list_topics, weakly
 from penstock.errors import ConnectorError, FencedError
 from penstock.log_events import EventLog
 
@@ -45,6 +45,7 @@ class KafkaProducer:
         self.topic = topic
         self._where = where
         self._failure: PenstockError | None = None
+        self._refused = Refused()
         self._pending: deque[OutMessage] = deque()
         self._caller = Caller("kafka-sink")
         self._config: dict[str, Any] = {
@@ -74,6 +75,7 @@ class KafkaProducer:
         self._failure = self._failure or failure(error, "a message could not be written", self._where)
 
     def _note(self, error: KafkaError) -> None:
+        self._refused(error)
         found = failure(error, "the Kafka producer cannot go on", self._where)
         if error.fatal() or isinstance(found, ConnectorError):
             self._failure = self._failure or self._fenced(error) or found
@@ -185,7 +187,7 @@ class KafkaProducer:
         """How many the topic has; ConnectorError when there is no such topic."""
         error = None
         for _ in range(_LOOKS):
-            found = await self._call(self._client.list_topics, self.topic, ANSWER_S)
+            found = await self._call(list_topics, self._client, self._refused, self.topic)
             topic = found.topics[self.topic]
             if topic.error is None:
                 return len(topic.partitions)
