@@ -97,10 +97,7 @@ async def test_what_is_wrong_is_named(harness, secure, tmp_path, role, wrong):
     if wrong == "authority":
         authority = certificates.make(tmp_path).authority
     options = table(place, server.topic(), authority, "PLAIN", login)
-    with pytest.raises(
-        ConnectorError, match=r"user and password" if wrong == "password" else r"ssl\.ca\.location"
-    ):
-        if role == "source":
-            await harness.splits(SCHEMA, {**options, **READ})
-        else:
-            await harness.writer(SCHEMA, options)
+    asked = harness.splits if role == "source" else harness.writer
+    words = r"user and password" if wrong == "password" else r"ssl\.ca\.location"
+    with pytest.raises(ConnectorError, match=words):
+        await asked(SCHEMA, {**options, **READ} if role == "source" else options)
