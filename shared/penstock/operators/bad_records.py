@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 #: The most dead letters in memory between two checkpoints. With more the task fails, because it may lose none.
 MAX_DEAD_LETTERS = 10_000
-#: The most bytes of a record in an error message or a dead letter.
-MAX_RECORD_BYTES = 4096
+#: The most bytes of all their records. A letter holds its record whole, so that it can be sent again.
+MAX_DEAD_LETTER_BYTES = 64 << 20
+#: The most bytes of a record that a dead letter shows as text.
+MAX_TEXT_BYTES = 4096
 
 
 class BadRecords:
@@ -28,6 +30,7 @@ class BadRecords:
         self._ctx = ctx
         self._on_error = on_error
         self._letters: list[bytes] = []
+        self._bytes = 0
         self._objects = 0
         if on_error == "dead-letter" and ctx.store is None:
             raise InternalError("on-error = dead-letter needs the job's object store", where=ctx.name)
@@ -49,11 +52,14 @@ class BadRecords:
             self.keep(error, raw, where)
 
     def keep(self, error: BaseException, record: Any, where: str) -> None:
-        """Keep a record that was counted before as a dead letter. Raises RecordError above MAX_DEAD_LETTERS."""
+        """Keep a record that was counted before as a dead letter. Raises RecordError above MAX_DEAD_LETTERS, and above
+        MAX_DEAD_LETTER_BYTES."""
         raw = record if isinstance(record, bytes | None) else repr(record).encode()
-        if len(self._letters) >= MAX_DEAD_LETTERS:
+        self._bytes += len(raw or b"")
+        if len(self._letters) >= MAX_DEAD_LETTERS or self._bytes > MAX_DEAD_LETTER_BYTES:
             raise RecordError(
-                f"more than {MAX_DEAD_LETTERS} bad records since the last checkpoint",
+                "too many bad records since the last checkpoint",
+                expected=f"at most {MAX_DEAD_LETTERS}, with at most {MAX_DEAD_LETTER_BYTES} bytes",
                 where=f"{self._ctx.name}: {where}",
                 got=str(error),
                 remedy="this is no longer the odd bad record: check the format of the input",
@@ -62,14 +68,15 @@ class BadRecords:
             "operator": self._ctx.name,
             "where": where,
             "error": str(error),
-            "record": None if raw is None else raw[:MAX_RECORD_BYTES].decode("utf-8", "replace"),
+            "record": None if raw is None else raw[:MAX_TEXT_BYTES].decode("utf-8", "replace"),
+            "bytes": raw,
             "time_ms": self._ctx.now_ms(),
         }
         self._letters.append(msgspec.json.encode(letter))
 
     async def flush(self) -> dict[str, list[bytes]]:
         """Write the dead letters to the object store. The empty result suits ``OperatorSnapshot.pending``."""
-        letters, self._letters = self._letters, []
+        letters, self._letters, self._bytes = self._letters, [], 0
         if letters:
             ctx = self._ctx
             assert ctx.store is not None
