@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedError
 from penstock_services.common.http import NotFoundError
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
-from penstock_services.dispatcher.vertex_api import the_vertex
 from penstock_services.dispatcher.views import absent
 from penstock_services.dispatcher.views.common import Empty
 from penstock_services.dispatcher.views.jobs import JobPlan
@@ -75,10 +74,6 @@ class AbsentApi:
             get("/datasets", _answering(absent.DataSets()), absent.DataSets, note=none),
             Endpoint("DELETE", data_set, _no_data_set, Triggered, status=202, note=missing),
             get("/datasets/delete/{trigger}", _no_data_set, Operation, note=missing),
-            get(
-                "/jobs/{job}/vertices/{vertex}/flamegraph", self._flame_graph, absent.FlameGraph,
-                query=("type", "subtaskindex"), note="Without data: nothing samples the slots.",
-            ),
             post("/jobs/{job}/coordinators/{operator}", _refusing(_coordinator), Empty, note=refused),
             Endpoint("DELETE", "/cluster", _refusing(_cluster), Empty, note=refused),
         ]  # fmt: skip
@@ -92,12 +87,6 @@ class AbsentApi:
 
     async def _jars(self, request: Request) -> absent.Jars:
         return absent.Jars(address=str(request.base_url).rstrip("/"))
-
-    async def _flame_graph(self, request: Request) -> absent.FlameGraph:
-        details = await self._directory.details(request.path_params["job"])
-        vertex = the_vertex(details, request.path_params["vertex"])
-        over = all(subtask.state.terminal for subtask in vertex.subtasks)
-        return absent.FlameGraph(end_timestamp=absent.ENDED if over else absent.DISABLED)
 
 
 def _refusing(error: Callable[[], UnsupportedError]) -> Handler:

@@ -20,7 +20,9 @@ from penstock.messages.task_manager import (
     LogPiece,
     RequestLogFiles,
     RequestLogPiece,
+    RequestStackSamples,
     RequestThreadStacks,
+    StackSamples,
     ThreadStacks,
 )
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
@@ -186,14 +188,26 @@ class JobDirectory:
         )
         return reply
 
-    async def _from_taskmanager(self, taskmanager_id: str, message: Any, reply_type: Any) -> Any:
+    async def stack_samples(
+        self, taskmanager_id: str, job_id: str, samples: int, interval_ms: int
+    ) -> StackSamples:
+        """What the slots of a job on a task manager do in the next moments. Raises BrokerError if the task manager
+        does not answer."""
+        message = RequestStackSamples(job_id=job_id, samples=samples, interval_ms=interval_ms)
+        timeout_s = samples * interval_ms / 1000 + TASKMANAGER_DEADLINE_S
+        reply: StackSamples = await self._from_taskmanager(taskmanager_id, message, StackSamples, timeout_s)
+        return reply
+
+    async def _from_taskmanager(
+        self, taskmanager_id: str, message: Any, reply_type: Any, timeout_s: float = MASTER_TIMEOUT_S
+    ) -> Any:
         return await request(
             self._transport,
             self._subjects.to_taskmanager(taskmanager_id, message),
             message,
             reply_type,
-            timeout_s=MASTER_TIMEOUT_S,
-            deadline_s=TASKMANAGER_DEADLINE_S,
+            timeout_s=timeout_s,
+            deadline_s=max(timeout_s, TASKMANAGER_DEADLINE_S),
             retry=False,
         )
 

@@ -21,6 +21,7 @@ from penstock_services.dispatcher.application_api import ApplicationApi
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
 from penstock_services.dispatcher.endpoint import get
+from penstock_services.dispatcher.flame_api import FlameApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.log_api import LogApi
@@ -73,6 +74,7 @@ class Rest:
             ApplicationApi(directory, clock, config),
             RescaleApi(directory),
             why,
+            FlameApi(directory, clock),
             LiveApi(directory, why, clock),
             AbsentApi(directory),
         )

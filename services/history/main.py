@@ -13,10 +13,12 @@ from penstock_services.common.http_serving import LOOPBACK, bind, serving, shown
 from penstock_services.common.main import storage_options
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.job_api import JobApi
+from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
 from penstock_services.dispatcher.rest import application
 from penstock_services.dispatcher.results import Results
 from penstock_services.dispatcher.vertex_api import VertexApi
+from penstock_services.dispatcher.why_api import WhyApi
 from penstock_services.history.archive import Archive
 from penstock_services.history.overview import ArchiveOverview
 
@@ -45,14 +47,16 @@ def endpoints(store: Store, clock: Clock, cluster: str) -> list[Endpoint]:
     archive = Archive(store)
     nobody: object = None
     jobs = JobApi(archive, nobody, Results(archive.store, archive, clock), clock, {})  # type: ignore[arg-type]
-    apis = (MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock))
+    why = WhyApi(archive, clock)
+    apis = (why, MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock))
     found = [endpoint for api in apis for endpoint in api.endpoints()]
     about_jobs = [
         e for e in found
         if e.method == "GET" and e.path.startswith("/jobs") and e.path not in _NEEDS_CLUSTER
         and "{triggerid}" not in e.path.lower()
     ]  # fmt: skip
-    return [*ArchiveOverview(archive, cluster).endpoints(), *about_jobs]
+    live = LiveApi(archive, why, clock).endpoints()
+    return [*ArchiveOverview(archive, cluster).endpoints(), *about_jobs, *live]
 
 
 async def _serve(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from penstock.errors import InternalError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
+from penstock.messages.stack_samples import StacksSampled
 from penstock.messages.states import ExecutionState
 from penstock_services.jobmanager.execution_graph import Update
 from penstock_services.jobmanager.stages import Step
@@ -50,7 +51,7 @@ class Reports:
             case slot_msg.SlotStalled():
                 self._slot_stalled(report, relay.taskmanager_id, now_ms)
                 return Step()
-            case slot_msg.SlotReady() | slot_msg.SlotLog():
+            case slot_msg.SlotReady() | slot_msg.SlotLog() | StacksSampled():
                 return Step()
             case _:
                 assert_never(report)

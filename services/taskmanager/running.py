@@ -13,6 +13,7 @@ from penstock.errors import PenstockError
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.job_master import SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
+from penstock.messages.stack_samples import StacksSampled
 from penstock.messages.task_manager import RequestTaskManagerDetails
 from penstock_services.taskmanager.events import (
     Deliver,
@@ -191,6 +192,8 @@ class RunningSlots:
                     log(event, allocation_id=process.deploy.allocation_id, **fields)
                 case SlotReady():
                     pass
+                case StacksSampled():
+                    process.sampled(report)
                 case _:
                     # This comes first, so that a new master that asks about the task learns at least this.
                     self._table.reported(process.number, report)
@@ -244,6 +247,12 @@ class RunningSlots:
             reason=reason,
             exit_code=process.exit_code,
         )
+
+    async def samples(self, job_id: str, samples: int, interval_ms: int) -> dict[str, StacksSampled]:
+        """Allocation id → what the slot did in the next moments. Slots that do not answer are left out."""
+        wanted = [p for p in self._processes.values() if p.deploy.job_id == job_id]
+        found = await asyncio.gather(*(p.sample(samples, interval_ms) for p in wanted))
+        return {p.deploy.allocation_id: s for p, s in zip(wanted, found, strict=True) if s is not None}
 
     def of_allocation(self, allocation_id: str) -> SlotProcess | None:
         """The process that runs in an allocation, or None."""

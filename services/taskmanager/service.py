@@ -23,8 +23,10 @@ from penstock.messages.task_manager import (
     LogFiles,
     RequestLogFiles,
     RequestLogPiece,
+    RequestStackSamples,
     RequestTaskManagerDetails,
     RequestThreadStacks,
+    StackSamples,
     ThreadStacks,
     ToTaskManager,
     ToTaskManagers,
@@ -54,6 +56,7 @@ from penstock_services.taskmanager.slot_table import SlotTable
 from penstock_services.taskmanager.slots import Settings
 from penstock_services.taskmanager.spark import SparkServer
 from penstock_services.taskmanager.template import OutputBound, Template
+from penstock_services.taskmanager.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,6 +112,7 @@ class TaskManagerService:
         self._subscription: Subscription | None = None
         self._announcements: Subscription | None = None
         self._host = "127.0.0.1"
+        self._usage = Usage(os.getpid())
 
     @property
     def own_log(self) -> Path:
@@ -178,6 +182,9 @@ class TaskManagerService:
             return LogFiles(files=tuple(await asyncio.to_thread(log_files, self._folders.logs)))
         if isinstance(message, RequestThreadStacks):
             return ThreadStacks(stacks=thread_stacks())
+        if isinstance(message, RequestStackSamples):
+            asked = (message.job_id, message.samples, message.interval_ms)
+            return StackSamples(slots=await self._running.samples(*asked))
         if isinstance(message, RequestLogPiece):
             return await asyncio.to_thread(
                 log_piece, self._folders.logs, message.name, message.offset, message.limit
@@ -269,6 +276,7 @@ class TaskManagerService:
             unix_path=self._data_port.unix_path,
             slots=tuple(slots),
             details={
+                **self._usage.read(),
                 "template_pid": self._template.pid,
                 "spark_pid": self._spark.pid,
                 "spark_rss_bytes": self._spark.rss_bytes(),

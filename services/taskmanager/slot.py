@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,18 @@ from penstock.errors import ExternalError
 from penstock.log_events import EventLog
 from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
+from penstock.messages.stack_samples import SampleStacks
 from penstock.processes import ProcessHandle
 from penstock_services.taskmanager.packets import send_packet
 from penstock_services.taskmanager.template import describe_status
+from penstock_services.taskmanager.usage import Usage
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator
 
     from penstock.messages.slot import Deploy
+    from penstock.messages.stack_samples import StacksSampled
     from penstock_services.taskmanager.template import ForkedSlot, Template
 
 _log = EventLog("penstock.taskmanager.slot")
@@ -36,11 +40,10 @@ DRAIN_TIMEOUT_S = 2.0
 #: How long to wait for the exit code, which the template reports at once, or a little later on a busy
 #: machine.
 EXIT_CODE_TIMEOUT_S = 5.0
+#: How long to wait for samples beyond the time that taking them needs.
+SAMPLES_PATIENCE_S = 2.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class SlotProcess:
@@ -58,6 +61,7 @@ class SlotProcess:
         self.number = number
         self.deploy = deploy
         self.pid = forked.pid
+        self._usage = Usage(forked.pid)
         self.local_dir = local_dir
         self.log_path = log_path
         self._template = template
@@ -70,6 +74,8 @@ class SlotProcess:
         self._gone = asyncio.Event()
         self._process: ProcessHandle | None = None
         self._heard_s = 0.0
+        #: Request id → the samples that are awaited.
+        self._samples: dict[str, asyncio.Future[StacksSampled]] = {}
         #: Whether it was reported as stalled.
         self.stalled = False
         #: The frame that was reported, if it is stalled.
@@ -128,6 +134,26 @@ class SlotProcess:
                     f"the slot's process {self.pid} does not take a data connection: {err or 'time-out'}",
                     where=self.deploy.allocation_id,
                 ) from err
+
+    async def sample(self, samples: int, interval_ms: int) -> StacksSampled | None:
+        """What the slot does in the next ``samples * interval_ms``; None if it does not answer."""
+        request_id = uuid.uuid4().hex
+        answer: asyncio.Future[StacksSampled] = asyncio.get_running_loop().create_future()
+        self._samples[request_id] = answer
+        try:
+            async with asyncio.timeout(samples * interval_ms / 1000 + SAMPLES_PATIENCE_S):
+                await self.send(SampleStacks(request_id=request_id, samples=samples, interval_ms=interval_ms))
+                return await answer
+        except (TimeoutError, ExternalError):
+            return None
+        finally:
+            del self._samples[request_id]
+
+    def sampled(self, report: StacksSampled) -> None:
+        """Takes the answer to ``sample``. One that comes too late is dropped."""
+        answer = self._samples.get(report.request_id)
+        if answer is not None and not answer.done():
+            answer.set_result(report)
 
     async def end(self, grace_ms: int) -> None:
         """Ends the process: it may stop in an orderly way within ``grace_ms``, then it is killed. Returns
@@ -207,12 +233,5 @@ class SlotProcess:
         self._fds.close()
 
     def usage(self) -> dict[str, Any]:
-        """``rss_bytes`` and ``cpu_seconds`` of the process; empty if it has ended."""
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return {}
-        return {
-            "rss_bytes": int(stat[21]) * _PAGE_BYTES,
-            "cpu_seconds": (int(stat[11]) + int(stat[12])) / _TICKS_PER_S,
-        }
+        """See ``Usage.read``."""
+        return self._usage.read()

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.jobgraph import JobGraph
 from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
+from penstock.messages.stack_samples import SampleStacks, StacksSampled
 from penstock.messages.states import ExecutionState
 
 
@@ -75,10 +76,7 @@ class CheckpointMetrics(msgspec.Struct, frozen=True, kw_only=True):
     unaligned: bool = False
 
 
-# -- task manager ↔ template ------------------------------------------------------------------
-#
-# MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair.
-
+# -- task manager ↔ template: MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair --------
 
 #: The folder beside the slots' folders that holds copies of snapshots. It outlives the slots.
 LOCAL_STATE = "local-state"
@@ -202,8 +200,7 @@ class TriggerCheckpoint(_Msg, frozen=True, kw_only=True, tag="trigger-checkpoint
     execution_ids: tuple[str, ...]
     #: "checkpoint", "savepoint", "stop" (the job ends after it) or "drain" (as stop, after MAX_WATERMARK).
     kind: str = "checkpoint"
-    #: Whether barriers may overtake rows, and how long after the trigger (0: at once). Plain checkpoints
-    #: only.
+    #: Whether barriers may overtake rows, how long after the trigger (0: at once). Not of savepoints.
     unaligned: bool = False
     aligned_timeout_ms: int = 0
 
@@ -246,7 +243,7 @@ class ShutdownSlot(_Msg, frozen=True, kw_only=True, tag="shutdown"):
 
 ToSlot = Union[
     Deploy, CancelTasks, TriggerCheckpoint, CheckpointComplete, CheckpointAborted,
-    MasterChanged, ReportMetrics, DataConnection, ShutdownSlot,
+    MasterChanged, ReportMetrics, SampleStacks, DataConnection, ShutdownSlot,
 ]  # fmt: skip
 
 # -- from the slot --------------------------------------------------------------------------
@@ -399,5 +396,5 @@ class SlotStalled(_Msg, frozen=True, kw_only=True, tag="stalled"):
 
 FromSlot = Union[
     SlotReady, TaskStateChanged, FinalCheckpointWanted, CheckpointAcknowledged,
-    CheckpointDeclined, TaskMetricsReport, SlotLog, SlotStalled,
+    CheckpointDeclined, TaskMetricsReport, SlotLog, SlotStalled, StacksSampled,
 ]  # fmt: skip

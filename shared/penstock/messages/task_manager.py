@@ -17,6 +17,7 @@ from penstock.messages.slot import (
     TaskDescriptor,
     TriggerCheckpoint,
 )
+from penstock.messages.stack_samples import StacksSampled
 
 
 class AllocateSlot(Message, frozen=True, kw_only=True, tag="allocate-slot"):
@@ -128,6 +129,20 @@ class ThreadStacks(Message, frozen=True, kw_only=True, tag="thread-stacks-told")
     stacks: dict[str, str]
 
 
+class RequestStackSamples(Message, frozen=True, kw_only=True, tag="stack-samples"):
+    """Sample all slots of a job on this task manager. → ``StackSamples``."""
+
+    job_id: str
+    samples: int
+    interval_ms: int
+
+
+class StackSamples(Message, frozen=True, kw_only=True, tag="stack-samples-taken"):
+    """Allocation id → what its slot did. Slots that did not answer are left out: a step in them does not end."""
+
+    slots: dict[str, StacksSampled] = {}
+
+
 ToTaskManager = Union[
     AllocateSlot,
     FreeSlot,
@@ -137,6 +152,7 @@ ToTaskManager = Union[
     RequestLogFiles,
     RequestLogPiece,
     RequestThreadStacks,
+    RequestStackSamples,
 ]
 
 

@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -36,6 +37,7 @@ from penstock.messages.slot import (
     TaskMetricsReport,
     TriggerCheckpoint,
 )
+from penstock.messages.stack_samples import SampleStacks, StacksSampled
 from penstock.messages.states import ExecutionState
 from penstock.redaction import without_credentials
 from penstock.runtime.artifacts import load_functions
@@ -47,6 +49,7 @@ from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment
 from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
+from penstock.runtime.sampling import sample
 from penstock.runtime.slot_reports import MAX_UNREAD_BYTES, SlotReports
 from penstock.state.memory import StateMemory
 from penstock.state.process_memory import ProcessMemory
@@ -135,6 +138,8 @@ class Slot:
                 self._fence(epoch, "a new master")
             case ReportMetrics():
                 self._report()
+            case SampleStacks():
+                self._spawn(self._sample(message))
             case DataConnection():
                 raise InternalError("data sockets come over the fd channel")
             case _:
@@ -273,6 +278,11 @@ class Slot:
                 self._collector.tick(idle=self._is_idle())
         finally:
             faulthandler.cancel_dump_traceback_later()
+
+    async def _sample(self, asked: SampleStacks) -> None:
+        thread = threading.get_ident()
+        taken, found = await asyncio.to_thread(sample, thread, asked.samples, asked.interval_ms)
+        self._control.send(StacksSampled(request_id=asked.request_id, samples=taken, vertices=found))
 
     def _is_idle(self) -> bool:
         return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())

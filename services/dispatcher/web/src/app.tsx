@@ -1,5 +1,6 @@
 /** The frame of all pages: navigation, the state of the connection, and the page of the address. */
 import { Suspense, useEffect, useRef, type ReactElement } from "react";
+import { api, data, useLoaded } from "./api/client";
 import { useConnected, useTopic } from "./api/live";
 import { to, useRoute } from "./lib/router";
 import { choose, useTheme, type Choice } from "./lib/theme";
@@ -95,6 +96,7 @@ function Page({ route }: { route: string[] }): ReactElement {
 
 function Connection({ errors, resourcemanager }: { errors: string[] | undefined; resourcemanager: boolean | undefined }): ReactElement | null {
   const connected = useConnected();
+  const config = useLoaded("config", () => data(api.GET("/config")));
   if (!connected) {
     return (
       <div className="notice bad" role="alert">
@@ -103,6 +105,9 @@ function Connection({ errors, resourcemanager }: { errors: string[] | undefined;
     );
   }
   if (errors) return <div className="notice bad">{errors.join("\n")}</div>;
+  if (config.value?.features["web-history"]) {
+    return <div className="notice">This is a history server: it shows jobs that have ended, and can start or change nothing.</div>;
+  }
   if (resourcemanager === false) {
     return <div className="notice">No resource manager leads at the moment: running jobs run on, but none gets new slots.</div>;
   }

@@ -3173,7 +3173,7 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Without data: nothing samples the slots. */
+                /** @description Sampled for a second when asked for. Moments in which no step of the vertex ran count for nobody. */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -5273,12 +5273,21 @@ export interface components {
             title: string;
         };
         /**
+         * FlameFrame
+         * @description A function. ``value``: samples in which it was on the stack.
+         */
+        FlameFrame: {
+            children: components["schemas"]["FlameFrame"][];
+            name: string;
+            value: number;
+        };
+        /**
          * FlameGraph
-         * @description ``GET …/flamegraph``. ``endTimestamp``: -2: there is no sampling; -1: the vertex has ended.
+         * @description ``GET …/flamegraph``. ``endTimestamp``: when the samples were taken, in ms; -1: the vertex has ended.
          */
         FlameGraph: {
             /** @default null */
-            data: null;
+            data: components["schemas"]["FlameFrame"] | null;
             endTimestamp: number;
         };
         /**

@@ -42,9 +42,15 @@ export function partsOf(text: string): { trace: string; said: string } {
   return { trace: lines.slice(start, end).join("\n"), said };
 }
 
+/** One line about a failure: the exception of the reader's own code, else Penstock's message. */
+export function headOf(text: string): string {
+  const { trace, said } = partsOf(text);
+  return ((trace ? trace.split("\n").at(-1) : said.split("\n")[0]) ?? "").trim().slice(0, 200);
+}
+
 function Failure({ entry, first }: { entry: Entry; first: boolean }): ReactElement {
   const { trace, said } = partsOf(entry.stacktrace);
-  const title = trace ? (trace.split("\n").at(-1) ?? entry.exceptionName) : said.split("\n")[0] || entry.exceptionName;
+  const title = headOf(entry.stacktrace) || entry.exceptionName;
   return (
     <Card
       title={<span style={{ overflowWrap: "anywhere" }}>{title}</span>}

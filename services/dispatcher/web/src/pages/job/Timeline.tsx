@@ -3,6 +3,7 @@ import type { ReactElement } from "react";
 import { api, data, useLoaded, type Schemas } from "../../api/client";
 import { clock, moment, span } from "../../lib/format";
 import { Card, Loading, Problem } from "../../ui/parts";
+import { headOf } from "./Exceptions";
 
 const COLOURS: Record<string, string> = {
   CREATED: "var(--idle)",
@@ -56,7 +57,7 @@ export function TimelineTab({ job }: { job: Schemas["Job"] }): ReactElement {
           <li>Submitted {moment(job["start-time"])}</li>
           {failures.map((f, i) => (
             <li key={i}>
-              Attempt {f.attempt} failed {moment(f.timestamp)}: {(f.stacktrace.split("\n").findLast((l) => l.trim()) ?? f.exceptionName).trim().slice(0, 160)}
+              Attempt {f.attempt} failed {moment(f.timestamp)}: {headOf(f.stacktrace) || f.exceptionName}
             </li>
           ))}
           <li style={{ color: "var(--ink)" }}>
