@@ -13,6 +13,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
 import tenacity
@@ -141,6 +142,10 @@ class ClusterClient:
     def spark(self, job_id: str) -> dict[str, Any]:
         """What Spark did for the job: stages and log of each query."""
         return self._object("GET", f"/jobs/{job_id}/spark")
+
+    def dead_letters(self, job_id: str, after: str = "") -> dict[str, Any]:
+        """A page of the records that ``on-error`` = dead-letter set aside; ``after``: the last page's ``next``."""
+        return self._object("GET", f"/jobs/{job_id}/dead-letters?limit=1000&after={quote(after, safe='')}")
 
     def accumulators(self, job_id: str) -> dict[str, int]:
         """Counters of the job's operators, added up over subtasks, by name."""

@@ -163,6 +163,21 @@ def logs(
     show_logs(cluster or DEFAULT_CLUSTER, job_id, follow=follow)
 
 
+def dead_letters(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    show: Annotated[int | None, typer.Option("--show", metavar="N", help="One of them, whole.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With --show: the record's bytes, nothing else.")
+    ] = False,
+    cluster: Cluster = None,
+    format: TableFormat = "table",
+) -> None:
+    """List the records that on-error = dead-letter has set aside, with their position and the reason."""
+    from penstock.cli.dead_letters import show_dead_letters
+
+    show_dead_letters(cluster or DEFAULT_CLUSTER, job_id, format, show, raw=raw)
+
+
 def health(
     url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
 ) -> None:
