@@ -34,6 +34,25 @@ def test_a_socket_at_a_path_of_any_length(length: int, tmp_path_factory: pytest.
             assert taken.recv(1) == b"x"
 
 
+@pytest.mark.parametrize("length", [MAX_ADDRESS_BYTES + 1, 250])
+def test_a_system_without_descriptors_of_folders(
+    length: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS: the folder is reached by a link, which is gone afterwards."""
+    monkeypatch.delattr(os, "O_PATH")
+    path = path_of(tmp_path_factory.mktemp("u"), length)
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as calling:
+        with unix_address(path) as address:
+            listening.bind(address)
+        assert not Path(address).parent.parent.exists()
+        listening.listen()
+        with unix_address(path) as address:
+            calling.connect(address)
+        listening.accept()[0].close()
+    with pytest.raises(FileNotFoundError), unix_address(str(Path(path).parent / "none" / "s")):
+        pass
+
+
 def test_no_descriptor_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed, close = [], os.close
     monkeypatch.setattr(os, "close", lambda fd: (closed.append(fd), close(fd)))

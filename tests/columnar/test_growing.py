@@ -25,6 +25,15 @@ def test_grows_from_short_to_long(dtype, fill):
     assert (array == fill).all()
 
 
+def test_a_system_without_huge_pages(monkeypatch):
+    """macOS has no such advice: long arrays have small pages there."""
+    monkeypatch.delattr(growing.mmap, "MADV_HUGEPAGE", raising=False)
+    array = grown(np.zeros(1 << 21, np.int64), (1 << 21) + 1)
+    assert array.nbytes > growing._HUGE_FROM
+    assert not array.any()
+    assert not growing.zeros(1 << 22, np.int64).any()
+
+
 def test_a_long_array_stays_where_it_is():
     array = grown(np.empty(0, np.int64), 1 << 20)
     array[7] = 5

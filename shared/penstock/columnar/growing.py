@@ -7,6 +7,7 @@ array is a longer view of the same memory.
 from __future__ import annotations
 
 import mmap
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -21,8 +22,8 @@ _SPACE_BYTES = 1 << 34
 _HUGE_FROM = 16 << 20
 #: One call of ``grown`` fills at most about this many items beyond the required size.
 _STEP = 1 << 18
-#: From Linux' mman.h: reserved address space does not count as used memory.
-_MAP_NORESERVE = 0x4000
+#: From the system's mman.h: reserved address space does not count as used memory. Python 3.13 has it by name.
+_MAP_NORESERVE = {"linux": 0x4000, "darwin": 0x40}.get(sys.platform, 0)
 
 
 class _Space(mmap.mmap):
@@ -88,7 +89,7 @@ def _reserved(size_bytes: int) -> _Space | None:
         space = _Space(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
     except OSError:
         return None
-    if size_bytes > _HUGE_FROM:
+    if size_bytes > _HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):  # Linux alone has it
         with suppress(OSError):  # the kernel has no huge pages
             space.madvise(mmap.MADV_HUGEPAGE, _HUGE_FROM, size_bytes - _HUGE_FROM)
     return space

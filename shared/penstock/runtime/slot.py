@@ -373,11 +373,13 @@ def _state_memory(limit_bytes: int) -> StateMemory:
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process, the template's shared pages included."""
+    """Resident memory of this process, the template's shared pages included; the highest so far where /proc does
+    not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return highest if sys.platform == "darwin" else highest * 1024
     return pages * resource.getpagesize()
 
 
