@@ -202,7 +202,7 @@ class WaitingRows:
 
     def _spill(self) -> bool:
         """Writes the oldest rows in memory, as many as make a run. Returns False if there are too few."""
-        if self._in_memory.nbytes < self._run_bytes // _LEAST_SHARE:
+        if self._in_memory.nbytes < max(1, self._run_bytes // _LEAST_SHARE):
             return False
         taken, size = self._in_memory.take_oldest(self._run_bytes)
         part = self._in_order(Part.concat(taken))

@@ -34,7 +34,8 @@ async def run_killed(
     which ``planned`` may make anew. PenstockError when an attempt fails."""
     store, clock, checkpoint = MemoryStore(), ManualClock(), None
     attempt = 1
-    longest = _longest(planned(parallelisms[0]), tables)
+    planned(parallelisms[0])  # makes the tables
+    longest = max(_rows(MemoryTable.tables[name]) for name in tables)
     for limit in range(step_rows, longest, step_rows):
         graph = planned(parallelisms[attempt % len(parallelisms)])
         sources = _limited(tables, limit)
@@ -42,9 +43,7 @@ async def run_killed(
         async with JobHarness(graph, restore=checkpoint, **options) as job:  # type: ignore[arg-type]
             await _read(job, sources, limit)
             checkpoint = await job.checkpoint()
-            # The last rows would end the source, and a job that has ended is not killed.
-            beyond = min(limit + step_rows, longest - 1)
-            await _read(job, sources, beyond)
+            await _read(job, sources, limit + step_rows)
             await job.abort_checkpoint()
         attempt += 1
     graph = planned(parallelisms[attempt % len(parallelisms)])
@@ -52,21 +51,27 @@ async def run_killed(
         return await job.wait()
 
 
-def _longest(_: JobGraph, tables: Sequence[str]) -> int:
-    """Rows of the longest split. The job is planned first: its tables are made then."""
-    return max(batch.num_rows for name in tables for batch in MemoryTable.tables[name].splits)
+def _rows(table: MemoryTable) -> int:
+    """Rows of the table's longest split."""
+    return max((batch.num_rows for batch in table.splits), default=0)
 
 
 def _limited(tables: Sequence[str], limit: int) -> list[MemoryTable]:
-    sources = [MemoryTable.tables[name] for name in tables]
+    """The tables that have rows, with readers that stop at row ``limit`` of each split."""
+    sources = [table for name in tables if _rows(table := MemoryTable.tables[name])]
     for source in sources:
-        source.limit = limit
+        source.limit = _held(source, limit)
     return sources
+
+
+def _held(source: MemoryTable, limit: int) -> int:
+    """The last row would end the source: its reader would be gone, and a job that has ended is not killed."""
+    return min(limit, _rows(source) - 1)
 
 
 async def _read(job: JobHarness, sources: Sequence[MemoryTable], limit: int) -> None:
     """Until the readers stand at row ``limit`` of every split, and processing time has moved."""
     for source in sources:
-        source.release(limit)
+        source.release(_held(source, limit))
     await job.until(lambda: all(source.read_to_limit() for source in sources))
     job.advance(_STEP_MS)
