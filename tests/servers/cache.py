@@ -10,7 +10,7 @@ from pathlib import Path
 #: Servers that Debian brings, by their package, and the program that shows that one is installed.
 FROM_DEBIAN = {"postgresql": "/usr/lib/postgresql/*/bin/postgres"}
 #: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.
-FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack"}
+FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack", "opensearch": "copy-dependencies"}
 
 
 def folder() -> Path:

@@ -10,6 +10,7 @@ import pytest
 from tests.servers import cache, postgres_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
+from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.redis_server import RedisServer
 
@@ -53,6 +54,29 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 def _redis(folder: Path) -> Iterator[RedisServer]:
     server = RedisServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
+    """One search server for the tests that use indices of their own and leave the rest alone."""
+    yield from _opensearch(tmp_path_factory.mktemp("opensearch"))
+
+
+@pytest.fixture
+def own_opensearch(tmp_path: Path) -> Iterator[OpenSearchServer]:
+    """A search server for one test, which may kill it."""
+    yield from _opensearch(tmp_path / "opensearch")
+
+
+def _opensearch(folder: Path) -> Iterator[OpenSearchServer]:
+    if why := cache.missing("opensearch"):
+        pytest.skip(why)
+    server = OpenSearchServer(folder)
     try:
         server.start()
         yield server
