@@ -99,7 +99,9 @@ async def test_killed_while_the_final_checkpoint_is_in_flight(source, tmp_path, 
     assert lost_and_doubled(tmp_path) == ([], [])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(i, marks=pytest.mark.soak) for i in range(6, 12))]
+)
 async def test_killed_again_and_again(source, tmp_path, seed) -> None:
     random_ = random.Random(seed)
     graph = graph_to(tmp_path, PARTITIONED if seed in (0, 6) else ONE_FOLDER)

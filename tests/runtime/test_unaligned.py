@@ -181,7 +181,7 @@ async def test_at_least_once_blocks_no_channel(slow, source, tmp_path) -> None:
     assert not any(m.unaligned for m in checkpoint.metrics.values())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(i, marks=pytest.mark.soak) for i in range(3, 6))])
 async def test_killed_again_and_again(slow, source, tmp_path, seed) -> None:
     random_ = random.Random(seed)
     slow.sleep_s = 20e-6

@@ -81,9 +81,16 @@ def assert_as_recorded(rows: list[tuple[Any, ...]], name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "mode"), [(1, "STREAMING"), (2, "STREAMING"), (4, "STREAMING"), (2, "AUTOMATIC")]
+    ("name", "parallelism", "mode"),
+    [
+        # Each query at 2 in both modes, and at 1 or at 4; at the other in `make soak`.
+        pytest.param(
+            name, p, mode, id=f"{name}-{p}-{mode}", marks=[pytest.mark.soak] if p == (4, 1)[i % 2] else []
+        )
+        for i, name in enumerate(QUERIES)
+        for p, mode in ((1, "STREAMING"), (2, "STREAMING"), (4, "STREAMING"), (2, "AUTOMATIC"))
+    ],
 )
-@pytest.mark.parametrize("name", QUERIES)
 def test_same_rows_as_flink(name: str, parallelism: int, mode: str) -> None:
     graph = plan(name, parallelism, mode, FILE.format(path=NEXMARK_EVENTS))
     assert_as_recorded(run_graph(graph).rows, name)

@@ -189,7 +189,9 @@ def test_the_restart_strategy_is_kept():
     assert messages == ["boom 2", "boom 1"]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(i, marks=pytest.mark.soak) for i in range(20, 60))]
+)
 def test_random_faults(seed):
     """Whatever happens, every invariant holds after each step, and once the faults end the
     job does."""
