@@ -228,6 +228,38 @@ async def test_a_zombie_commits_nothing(harness: Any, tmp_path: Any) -> None:
     await heir.close()
 
 
+async def test_a_checkpoint_without_new_files_is_restored_twice(harness: Any, tmp_path: Any) -> None:
+    """Its note repeats files that the checkpoint before has committed, and is deleted by the first restore."""
+    options = {"connector": "delta", "table-path": str(tmp_path)}
+    writer = await harness.writer(SCHEMA, options)
+    writer.write(Batch.of(SCHEMA, rows(0, 3)))
+    await writer.begin_checkpoint(1)
+    state = await writer.begin_checkpoint(2)  # the first is complete, and not yet committed
+    await writer.commit(1)
+    await writer.close()
+    for attempt in (2, 3):
+        heir = await harness.writer(SCHEMA, options, state, attempt=attempt)
+        await heir.close()
+    assert stored(tmp_path) == rows(0, 3)
+
+
+async def test_all_committables_may_come_to_one_writer(harness: Any, tmp_path: Any) -> None:
+    """As on Spark, where each task has a number of its own for its attempt."""
+    options = {"connector": "delta", "table-path": str(tmp_path)}
+    state: list[bytes] = []
+    for index, attempt in enumerate((7, 9, 12)):
+        more = {"subtask_index": index, "attempt": attempt, "parallelism": index + 1, "gathered": True}
+        writer = await harness.writer(SCHEMA, options, **more)
+        writer.write(Batch.of(SCHEMA, rows(index * 10, index * 10 + 3)))
+        found = await writer.begin_checkpoint(1)
+        await writer.close()
+        state += found if index != 1 else []  # the second task lost against another
+    for _ in range(2):
+        committer = await harness.writer(SCHEMA, options, state, attempt=99, gathered=True)
+        await committer.close()
+    assert stored(tmp_path) == rows(0, 3) + rows(20, 23)
+
+
 async def test_two_commits_at_one_moment_are_one(harness: Any, tmp_path: Any) -> None:
     options = {"connector": "delta", "table-path": str(tmp_path)}
     writer = await harness.writer(SCHEMA, options)

@@ -43,7 +43,8 @@ _PATIENCE = 200
 
 
 class Committable(msgspec.Struct, frozen=True):
-    """A checkpoint's share of one writer. ``files``: only where all committables come to one place."""
+    """A checkpoint's share of one writer. ``newest``: the latest epoch of its files; ``files``: only where all
+    committables come to one place."""
 
     job_id: str
     uid: str
@@ -51,6 +52,7 @@ class Committable(msgspec.Struct, frozen=True):
     checkpoint_id: int
     subtask_index: int
     parallelism: int
+    newest: int
     files: list[DataFile] | None = None
 
     @property
@@ -128,13 +130,14 @@ class Epochs:
                 return index
         return item.subtask_index
 
-    def _gathered(self, item: Committable) -> list[DataFile]:
+    def _gathered(self, item: Committable, mark: int | None) -> list[DataFile]:
         found: list[DataFile] = []
         for index in range(item.parallelism):
             data = self._table.get_note(item.note(index))
             if data is not None:
                 found += msgspec.msgpack.decode(data, type=list[DataFile])
-            elif index == item.subtask_index:
+            elif index == item.subtask_index and (mark is None or mark < item.newest):
+                # A note whose files were all committed with an earlier checkpoint may have been deleted.
                 raise _gone(item)
         return found
 
@@ -142,7 +145,7 @@ class Epochs:
         mark = self._table.committed(item.writer_id)
         if mark is not None and mark >= item.checkpoint_id:
             return False
-        files = self._gathered(item) if inline is None else inline
+        files = self._gathered(item, mark) if inline is None else inline
         ready = lacking(files, mark, item.checkpoint_id)
         if ready:
             self._table.commit(item.writer_id, item.checkpoint_id, _properties(item), ready)
@@ -169,7 +172,7 @@ def _group(item: Committable) -> Committable:
     """The item that stands for its checkpoint: the one whose note is certain. Inline files come together."""
     if item.files is None:
         return item
-    return msgspec.structs.replace(item, files=None, attempt=0, subtask_index=0)
+    return msgspec.structs.replace(item, files=None, attempt=0, subtask_index=0, parallelism=0, newest=0)
 
 
 def _properties(item: Committable) -> dict[str, str]:

@@ -169,8 +169,9 @@ class LakeWriter(SinkWriter):
     def _committable(self, checkpoint_id: int) -> Committable:
         ctx = self.ctx
         files = list(self._uncommitted) if ctx.gathered else None
+        newest = max(file.epoch for file in self._uncommitted)
         return Committable(
-            ctx.job_id, ctx.uid, ctx.attempt, checkpoint_id, ctx.subtask_index, ctx.parallelism, files
+            ctx.job_id, ctx.uid, ctx.attempt, checkpoint_id, ctx.subtask_index, ctx.parallelism, newest, files
         )
 
     async def commit(self, checkpoint_id: int) -> None:
