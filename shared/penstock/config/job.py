@@ -212,6 +212,18 @@ REUSE_SOURCE = define(
     "All readers of a table in a job share one source, with the filters that all of them have. "
     "Streaming engine only.",
 )
+CATALOG_STORE_KIND = define(
+    "table.catalog-store.kind",
+    "generic_in_memory",
+    one_of("generic_in_memory", "file"),
+    "Where CREATE CATALOG is kept: with the session, or in files that later sessions read ([catalogs](catalogs.md)).",
+)
+CATALOG_STORE_FOLDER = define(
+    "table.catalog-store.file.path",
+    "",
+    str,
+    "Folder of the catalog store `file`.",
+)
 LOCAL_TIME_ZONE = define("table.local-time-zone", "UTC", str, "Time zone of the session.")
 MAX_COLUMN_WIDTH = define(
     "sql-client.display.max-column-width",

@@ -14,6 +14,7 @@ from penstock.functions.expr import Expr
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan.nodes import MetadataColumn, TableRef
 from penstock.plan.partition_pruning import PARTITION_KEYS
+from penstock.sql.catalogs.names import Names, SessionCatalogs
 from penstock.sql.errors import did_you_mean
 from penstock.sql.functions import UserFunctions
 from penstock.sql.statements import OptionText
@@ -76,11 +77,13 @@ class View:
 
 @dataclass(slots=True)
 class Catalog:
-    """One catalog, one database. Names are case-sensitive, as in Flink."""
+    """What a session can name. Names are case-sensitive, as in Flink; one without a catalog is looked up in the
+    current catalog and database of ``catalogs``."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
-    views: dict[str, View] = field(default_factory=dict)
+    tables: Names[Table]
+    views: Names[View]
     functions: UserFunctions = field(default_factory=UserFunctions)
+    catalogs: SessionCatalogs = field(default_factory=SessionCatalogs)
 
     def names(self) -> list[str]:
         """The names of all tables and views, sorted."""
@@ -88,6 +91,7 @@ class Catalog:
 
     def table(self, name: str, where: str) -> Table:
         """The table ``name``. Raises SqlError if there is none."""
+        self.check_path(name, where)
         found = self.tables.get(name)
         if found is None and name in self.views:
             raise SqlError(
@@ -116,6 +120,14 @@ class Catalog:
             raise self.unknown(name, where, list(self.views), "view")
         return found
 
+    def check_path(self, name: str, where: str) -> None:
+        """SqlError for a name whose catalog or database is not there."""
+        parts = name.split(".")
+        if len(parts) > 2 and not self.catalogs.known(parts[0]) and name not in self.tables:
+            raise self.catalogs.unknown(parts[0], where)
+        if len(parts) == 2 and name not in self.tables and name not in self.views:
+            self.catalogs.database_path(parts[0], where)
+
     def unknown(self, name: str, where: str, known: list[str], what: str) -> SqlError:
         """The error for an unknown name, with the nearest known name."""
         return SqlError(
@@ -128,7 +140,8 @@ class Catalog:
         )
 
     def check_free(self, name: str, where: str) -> None:
-        """Raise SqlError if a table or view has this name."""
+        """Raise SqlError if a table or view has this name, or its database is not there."""
+        self.check_path(name, where)
         if name in self.tables or name in self.views:
             raise SqlError(
                 f"'{name}' exists already",

@@ -51,6 +51,17 @@ def _create_table(catalog: Catalog, config: Mapping[str, str], statement: st.Cre
     if statement.name in catalog.tables and statement.if_not_exists:
         return f"table '{statement.name}' exists already"
     catalog.check_free(statement.name, where)
+    if not statement.temporary:
+        given = catalog.tables.given_options(statement.name, where)
+        if given and statement.options:
+            raise UnsupportedError(
+                "options of a table in an Iceberg catalog",
+                expected="no WITH: the catalog knows where its tables are",
+                got=", ".join(statement.options),
+                where=where,
+                remedy="give them where the table is read or written, by the hint /*+ OPTIONS(…) */",
+            )
+        statement = replace(statement, options={**given, **statement.options})
     table = build_table(statement, catalog, zone=LOCAL_TIME_ZONE.read(config))
     _check_connector(table)
     catalog.tables[statement.name] = table
@@ -117,8 +128,7 @@ def _alter_table(catalog: Catalog, statement: st.AlterTable, where: str) -> str:
     table = catalog.table(name, where)
     if statement.new_name is not None:
         catalog.check_free(statement.new_name, where)
-        del catalog.tables[name]
-        catalog.tables[statement.new_name] = replace(table, name=statement.new_name)
+        catalog.tables.rename(name, statement.new_name, where)
         return f"table '{name}' is now '{statement.new_name}'"
     options = {**table.options, **statement.options}
     for key in statement.keys:
@@ -216,11 +226,13 @@ def _create_function(catalog: Catalog, statement: st.CreateFunction, where: str)
 
 def _drop(catalog: Catalog, statement: st.Drop, where: str) -> str:
     kind, name = statement.kind.lower(), statement.name
+    if statement.kind != "FUNCTION":
+        catalog.check_path(name, where)
     if statement.kind == "FUNCTION":
         found = catalog.functions.remove(name)
         known = catalog.functions.names()
     else:
-        store: dict[str, Any] = catalog.tables if statement.kind == "TABLE" else catalog.views
+        store: Any = catalog.tables if statement.kind == "TABLE" else catalog.views
         if statement.temporary and name in store and not store[name].temporary:
             raise SqlError(
                 f"{kind} '{name}' is not temporary",

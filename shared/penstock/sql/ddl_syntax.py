@@ -94,10 +94,9 @@ class DdlSyntax(FlinkParser):
         if foreign is not None:
             raise SqlError(
                 f"unknown {foreign}",
-                expected="default_catalog.default_database: there is one catalog with one database",
+                expected="name, database.name or catalog.database.name",
                 got=".".join(parts),
                 where=str(position_in(self.sql, start.start)),
-                remedy=f"write `{parts[-1]}` alone",
             )
         return catalog_name(parts)
 

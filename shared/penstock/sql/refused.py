@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_ONE_CATALOG = "tables are declared in the session: there is one catalog, default_catalog, with one database"
+_CATALOG = "DROP CATALOG and CREATE CATALOG again: that drops nothing of what is in it"
+_DATABASE = "SHOW DATABASES lists them"
 _EXTERNAL = "a table is a name for what lies elsewhere: change its rows there, or write a query's result to another table"
 _NO_JARS = "functions and connectors are Python: -py FILE, CREATE FUNCTION … LANGUAGE PYTHON, 'connector' = 'python:module:Class'"
 _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCTION"
@@ -13,38 +14,30 @@ _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
 REFUSED: dict[str, str] = {
     "ADD CUSTOM JAR": _NO_JARS,
     "ADD JAR": _NO_JARS,
-    "ALTER CATALOG": _ONE_CATALOG,
-    "ALTER DATABASE": _ONE_CATALOG,
+    "ALTER CATALOG": _CATALOG,
     "ALTER FUNCTION": "DROP FUNCTION and CREATE FUNCTION again",
     "ALTER MATERIALIZED TABLE": _MATERIALIZED,
     "ALTER MODEL": "call the model in a Python function",
     "ANALYZE TABLE": "leave it out: plans do not depend on statistics",
     "CALL": "there are no procedures; savepoints and the like are commands: penstock savepoint ID",
-    "CREATE CATALOG": _ONE_CATALOG,
-    "CREATE DATABASE": _ONE_CATALOG,
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE MODEL": "call the model in a Python function",
     "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE OR REPLACE TABLE": "DROP TABLE IF EXISTS, then CREATE TABLE … AS",
     "DELETE": _EXTERNAL,
-    "DESC CATALOG": _ONE_CATALOG,
-    "DESC DATABASE": _ONE_CATALOG,
+    "DESC DATABASE": _DATABASE,
     "DESC FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
     "DESC JOB": "penstock list, or GET /jobs/ID",
-    "DESCRIBE CATALOG": _ONE_CATALOG,
-    "DESCRIBE DATABASE": _ONE_CATALOG,
+    "DESCRIBE DATABASE": _DATABASE,
     "DESCRIBE FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
     "DESCRIBE JOB": "penstock list, or GET /jobs/ID",
     "DESCRIBE MODEL": "call the model in a Python function",
-    "DROP CATALOG": _ONE_CATALOG,
-    "DROP DATABASE": _ONE_CATALOG,
     "DROP MATERIALIZED TABLE": _MATERIALIZED,
     "DROP MODEL": "call the model in a Python function",
     "LOAD MODULE": _NO_MODULES,
     "MERGE": _EXTERNAL,
     "REMOVE JAR": _NO_JARS,
     "REPLACE TABLE": "DROP TABLE IF EXISTS, then CREATE TABLE … AS",
-    "SHOW CREATE CATALOG": _ONE_CATALOG,
     "SHOW CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "SHOW CREATE MODEL": "call the model in a Python function",
     "SHOW JARS": _NO_JARS,

@@ -16,7 +16,8 @@ from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
 from penstock.sql import statements as st
-from penstock.sql.catalog import Catalog, sink_ref
+from penstock.sql.catalog import sink_ref
+from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
 from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
 from penstock.sql.inserting import bind_insert
@@ -66,7 +67,7 @@ class SqlSession:
         self.folder = folder
         self.config: dict[str, str] = dict(config or {})
         self._initial = dict(self.config)
-        self.catalog = Catalog()
+        self.catalog = session_catalog(lambda: self.config)
         self.python_path = tuple(python_path)
 
     # -- running statements ---------------------------------------------------------------
@@ -144,6 +145,11 @@ class SqlSession:
                 )
             case st.Use():
                 return self._use(statement)
+            case st.CatalogStatement():
+                done = run_catalog_statement(self.catalog.catalogs, statement)
+                if isinstance(done, str):
+                    return StatementResult("ddl", done, statement=statement, position=statement.position)
+                return StatementResult("rows", "", *done, statement=statement, position=statement.position)
             case st.CompilePlan():
                 message, compiled = self.compile_plan(statement)
                 return StatementResult(
@@ -242,9 +248,9 @@ class SqlSession:
 
     def _check_overwrites(self, inserts: Sequence[st.Insert]) -> None:
         """Two inserts of one job into a table that one of them overwrites would undo each other."""
-        targets = [i.table for i in inserts]
+        targets = [self.catalog.catalogs.canonical(i.table) for i in inserts]
         for insert in inserts:
-            if insert.overwrite and targets.count(insert.table) > 1:
+            if insert.overwrite and targets.count(self.catalog.catalogs.canonical(insert.table)) > 1:
                 raise UnsupportedError(
                     f"INSERT OVERWRITE beside another INSERT into table '{insert.table}'",
                     expected="one INSERT into it in a statement set",
@@ -334,12 +340,11 @@ class SqlSession:
         )
 
     def _use(self, statement: st.Use) -> StatementResult:
-        if statement.name not in ("default_catalog", "default_database", "default_catalog.default_database"):
-            raise UnsupportedError(
-                f"{statement.what.lower()} '{statement.name}'",
-                expected="default_catalog.default_database",
-                where=str(statement.position),
-            )
+        catalogs, where = self.catalog.catalogs, str(statement.position)
+        if statement.what == "CATALOG":
+            catalogs.use_catalog(statement.name, where)
+        else:
+            catalogs.catalog, catalogs.database = catalogs.database_path(statement.name, where)
         return StatementResult(
             "set", f"using {statement.name}", statement=statement, position=statement.position
         )

@@ -20,10 +20,15 @@ Rows = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 def show_rows(catalog: Catalog, statement: Show) -> Rows:
     """The result of a SHOW statement."""
     where = str(statement.position)
-    if statement.database not in (None, "default_database", "default_catalog"):
-        raise catalog.unknown(statement.database or "", where, ["default_database"], "database")
     if statement.what == "CREATE TABLE":
-        return ("result",), ((_create_table(catalog.table(statement.name or "", where)),),)
+        table = catalog.table(statement.name or "", where)
+        path = catalog.catalogs.path(table.name)
+        own = table.name == path[2]
+        return ("result",), (
+            (create_table_text(table, "`" + ("" if own else "`.`".join(path[:2]) + "`.`") + f"{path[2]}`"),),
+        )
+    if statement.what == "CREATE CATALOG":
+        return ("result",), ((catalog.catalogs.statement(statement.name or "", where),),)
     if statement.what == "CREATE VIEW":
         return ("result",), ((_create_view(catalog.view(statement.name or "", where), where),),)
     if statement.what == "PARTITIONS":
@@ -36,20 +41,30 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
 
 
 def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
+    catalogs = catalog.catalogs
+    place = (catalogs.catalog, catalogs.database)
+    if statement.database is not None and statement.what in ("TABLES", "VIEWS"):
+        place = catalogs.database_path(statement.database, where)
     match statement.what:
         case "TABLES":
-            return ("table name",), tuple((name,) for name in catalog.names())
+            found = [*catalog.tables.listed(*place), *catalog.views.listed(*place)]
+            return ("table name",), tuple((name,) for name in sorted(found))
         case "VIEWS":
-            return ("view name",), tuple((name,) for name in sorted(catalog.views))
+            return ("view name",), tuple((name,) for name in sorted(catalog.views.listed(*place)))
         case "FUNCTIONS":
             words = [f for f in known_functions() if f[0].isalpha()]
             return ("function name",), tuple((name,) for name in sorted({*words, *catalog.functions.names()}))
         case "USER FUNCTIONS":
             return ("function name",), tuple((name,) for name in catalog.functions.names())
-        case "CATALOGS" | "CURRENT CATALOG":
-            return ("catalog name",), (("default_catalog",),)
-        case "DATABASES" | "CURRENT DATABASE":
-            return ("database name",), (("default_database",),)
+        case "CATALOGS":
+            return ("catalog name",), tuple((name,) for name in catalogs.names())
+        case "CURRENT CATALOG":
+            return ("catalog name",), ((catalogs.catalog,),)
+        case "DATABASES":
+            databases = catalogs.databases(statement.database or catalogs.catalog, where)
+            return ("database name",), tuple((name,) for name in databases)
+        case "CURRENT DATABASE":
+            return ("database name",), ((catalogs.database,),)
         case "MODULES":
             return ("module name",), (("core",),)
         case "FULL MODULES":
@@ -112,8 +127,8 @@ def _columns(item: Table | View) -> Rows:
     return head, tuple(rows)
 
 
-def _create_table(table: Table) -> str:
-    """The statement that declares the table again."""
+def create_table_text(table: Table, quoted: str) -> str:
+    """The statement that declares the table again. ``quoted``: its name, in backticks."""
     lines = [f"  {c.text}" for c in table.columns]
     if table.watermark_clause is not None:
         name = ".".join(f"`{p}`" for p in table.watermark_clause.parts)
@@ -124,7 +139,7 @@ def _create_table(table: Table) -> str:
     options = ",\n".join(f"  {_quoted(k)} = {_quoted(v)}" for k, v in sorted(table.options.items()))
     temporary = "TEMPORARY " if table.temporary else ""
     comment = f"COMMENT {_quoted(table.comment)}\n" if table.comment is not None else ""
-    declared = f"CREATE {temporary}TABLE `{table.name}` (\n" + ",\n".join(lines)
+    declared = f"CREATE {temporary}TABLE {quoted} (\n" + ",\n".join(lines)
     keys = ", ".join(f"`{k}`" for k in table.partition_keys)
     partitioned = f"PARTITIONED BY ({keys})\n" if keys else ""
     between = "\n" + comment + partitioned if comment or partitioned else " "

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.ddl_syntax import DdlSyntax
+from penstock.sql.catalog_syntax import CatalogSyntax
 from penstock.sql.errors import Position, position_in
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
@@ -32,14 +32,14 @@ from penstock.sql.statements import (
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS", "PARTITIONS", "CATALOGS",
+_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "CREATE CATALOG", "COLUMNS", "PARTITIONS", "CATALOGS",
           "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
 
 
 _SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
 
 
-class StatementParser(DdlSyntax):
+class StatementParser(CatalogSyntax):
     """Parses whole statements: queries, INSERT, DDL, SET, SHOW …"""
 
     def statement(self) -> Statement:
@@ -50,6 +50,9 @@ class StatementParser(DdlSyntax):
         refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 5]])
         if refused is not None:
             raise UnsupportedError(f"the statement {refused}", where=str(here), remedy=REFUSED[refused])
+        catalog = self.catalog_statement(here)
+        if catalog is not None:
+            return catalog
         match word:
             case "CREATE":
                 return self._create(here)
@@ -218,7 +221,7 @@ class StatementParser(DdlSyntax):
         if what not in _SHOWN:
             self.raise_error(f"Expecting one of SHOW {', '.join(_SHOWN)}")
         name = database = None
-        if what in ("CREATE TABLE", "CREATE VIEW", "PARTITIONS"):
+        if what in ("CREATE TABLE", "CREATE VIEW", "CREATE CATALOG", "PARTITIONS"):
             name = self._dotted()
         elif self._match(TokenType.FROM) or self._match(TokenType.IN):
             if what == "COLUMNS":

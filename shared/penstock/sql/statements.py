@@ -285,6 +285,22 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogStatement:
+    """CREATE, DROP and DESCRIBE CATALOG; CREATE, ALTER and DROP DATABASE: ``what`` has these words.
+
+    ``quiet``: IF EXISTS or IF NOT EXISTS; ``cascade``: of DROP DATABASE.
+    """
+
+    what: str
+    name: str
+    position: Position = NOWHERE
+    options: dict[str, str] = field(default_factory=dict)
+    quiet: bool = False
+    cascade: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientCommand:
     """QUIT, EXIT, CLEAR or HELP: a word for the SQL client."""
 
@@ -295,23 +311,17 @@ class ClientCommand:
 
 Statement = Union[
     CreateTable, CreateView, CreateFunction, AlterTable, AlterView, Drop, Insert, Query, StatementSet, SetOption,
-    CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand,
+    CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand, CatalogStatement,
 ]  # fmt: skip
 
 
 def foreign_part(parts: list[str]) -> str | None:
-    """The part of a dotted name that is a catalog or database which does not exist."""
-    if len(parts) == 3 and parts[0] != "default_catalog":
-        return f"catalog '{parts[0]}'"
-    if len(parts) > 3 or (len(parts) > 1 and parts[-2] != "default_database"):
-        return f"database '{parts[-2]}'"
-    return None
+    """What a dotted name has too much of; a name has a catalog, a database and a table at most."""
+    return f"database '{parts[-2]}'" if len(parts) > 3 else None
 
 
 def catalog_name(parts: list[str]) -> str:
-    """There is one catalog and one database: their names are left out of a dotted name."""
-    if len(parts) == 3 and parts[0] == "default_catalog":
-        parts = parts[1:]
-    if len(parts) == 2 and parts[0] == "default_database":
-        parts = parts[1:]
+    """A dotted name as one text; catalogs that a session knows are looked up by it (``catalogs.names``)."""
+    if len(parts) == 3 and parts[:2] == ["default_catalog", "default_database"]:
+        parts = parts[2:]
     return ".".join(parts)

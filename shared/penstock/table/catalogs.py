@@ -8,10 +8,10 @@ from penstock.errors import UnsupportedError
 from penstock.table.syntax import path_name
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from penstock.sql.session import SqlSession
     from penstock.table.results import TableResult
-
-_CATALOG, _DATABASE = "default_catalog", "default_database"
 
 
 class CatalogMethods:
@@ -23,12 +23,13 @@ class CatalogMethods:
         raise NotImplementedError
 
     def list_catalogs(self) -> list[str]:
-        """Names of the catalogs: one."""
-        return [_CATALOG]
+        """Names of the catalogs."""
+        return self._session.catalog.catalogs.names()
 
     def list_databases(self) -> list[str]:
-        """Names of the databases: one."""
-        return [_DATABASE]
+        """Names of the current catalog's databases."""
+        catalogs = self._session.catalog.catalogs
+        return catalogs.databases(catalogs.catalog, "list_databases()")
 
     def list_modules(self) -> list[str]:
         """Names of the modules: one."""
@@ -68,30 +69,30 @@ class CatalogMethods:
     list_temporary_models = list_materialized_tables = list_models
 
     def get_current_catalog(self) -> str:
-        """The catalog's name."""
-        return _CATALOG
+        """The name of the catalog that names are looked up in."""
+        return self._session.catalog.catalogs.catalog
 
     def get_current_database(self) -> str:
-        """The database's name."""
-        return _DATABASE
+        """The name of the database that names are looked up in."""
+        return self._session.catalog.catalogs.database
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Name the catalog that names are looked up in: there is one.
+        """Name the catalog that names are looked up in.
 
         Raises:
-            UnsupportedError: Another name.
+            SqlError: There is no such catalog.
         """
         self.execute_sql(f"USE CATALOG `{catalog_name}`")
 
     def use_database(self, database_name: str) -> None:
-        """Name the database that names are looked up in: there is one.
+        """Name the database that names are looked up in: ``database`` or ``catalog.database``.
 
         Raises:
-            UnsupportedError: Another name.
+            SqlError: There is no such database.
         """
-        self.execute_sql(f"USE `{database_name}`")
+        self.execute_sql("USE " + ".".join(f"`{part}`" for part in database_name.split(".")))
 
-    def _drop(self, store: dict[str, Any], path: str, *, temporary: bool) -> bool:
+    def _drop(self, store: MutableMapping[str, Any], path: str, *, temporary: bool) -> bool:
         name = path_name(path)
         found = store.get(name)
         if found is None or (temporary and not found.temporary):
@@ -137,8 +138,8 @@ class CatalogMethods:
 
 _JAVA = ("it names a class of Java, and there is no Java here", "write the function in Python: udf(…)")
 _ONE = (
-    "there is one catalog, default_catalog",
-    "CREATE TABLE in each program, or a script with penstock sql -i",
+    "catalogs are declared by statements",
+    "execute_sql(\"CREATE CATALOG name WITH ('type' = …)\"), then use_catalog(name)",
 )
 _MODELS = ("there are no models", "call the model in an udf")
 #: Name of PyFlink → (why it is not here, what to do).

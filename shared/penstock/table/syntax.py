@@ -52,9 +52,8 @@ def path_parts(path: str) -> list[str]:
     if foreign is not None:
         raise SqlError(
             f"unknown {foreign}",
-            expected="default_catalog.default_database",
+            expected="name, database.name or catalog.database.name",
             got=repr(path),
-            remedy="leave catalog and database out",
         )
     return parts
 
