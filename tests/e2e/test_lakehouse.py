@@ -1,0 +1,114 @@
+"""Into Delta and Iceberg tables on a real cluster: processes are killed, and each row is there once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.api.client import ClusterClient
+from penstock.connectors.iceberg.catalog import load, open_catalog, table_name
+from tests.e2e.support import slot_pid
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 30_000
+
+SQL = """
+CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '3000',
+  'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '{last}');
+CREATE TABLE lake (id BIGINT, part BIGINT, name STRING) PARTITIONED BY (part) WITH ({options});
+INSERT INTO lake SELECT id, MOD(id, 3), 'name ' || CAST(id AS STRING) FROM numbers
+"""
+
+
+class Delta:
+    """A Delta table in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "table")
+
+    def options(self) -> dict[str, str]:
+        return {"connector": "delta", "table-path": self.path}
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        if not DeltaTable.is_deltatable(self.path):
+            return []
+        found = DeltaTable(self.path).to_pyarrow_table(columns=["id", "part", "name"])
+        return sorted(tuple(row.values()) for row in found.to_pylist())
+
+    def checkpoints(self) -> list[int]:
+        return [
+            int(c["penstock.checkpoint-id"])
+            for c in DeltaTable(self.path).history()
+            if "penstock.checkpoint-id" in c
+        ]
+
+
+class Iceberg:
+    """An Iceberg table of a SQL catalog in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def options(self) -> dict[str, str]:
+        return {
+            "connector": "iceberg", "catalog-type": "sql", "uri": f"sqlite:///{self._folder}/catalog.db",
+            "warehouse": f"file://{self._folder}", "catalog-database": "db", "catalog-table": "t",
+        }  # fmt: skip
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        if not open_catalog("default", self.options()).table_exists(table_name(self.options())):
+            return []
+        found = load(self.options()).scan(selected_fields=("id", "part", "name")).to_arrow()
+        return sorted(tuple(row[k] for k in ("id", "part", "name")) for row in found.to_pylist())
+
+    def checkpoints(self) -> list[int]:
+        summaries = [s.summary.additional_properties for s in load(self.options()).snapshots() if s.summary]
+        return [int(s["penstock.checkpoint-id"]) for s in summaries]
+
+
+def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faults: int) -> None:
+    chance = random.Random(seed)
+    cluster = make_cluster(taskmanagers=2, slots=1)
+    written = ", ".join(f"'{k}' = '{v}'" for k, v in table.options().items())
+    with ClusterClient(cluster.rest_url) as client:
+        job_id = client.submit({
+            "name": "lake", "sql": SQL.format(last=rows - 1, options=written), "parallelism": 2,
+            "config": {
+                "execution.checkpointing.interval": "300 ms", "restart-strategy.type": "fixed-delay",
+                "restart-strategy.fixed-delay.attempts": "1000", "restart-strategy.fixed-delay.delay": "100 ms",
+            },
+        })  # fmt: skip
+        for _ in range(faults):
+            goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(1, 3)
+            until(lambda goal=goal: client.checkpoints(job_id)["counts"]["completed"] >= goal
+                  or client.job(job_id)["state"] == "FINISHED", "checkpoints", lambda: client.exceptions(job_id))  # fmt: skip
+            if client.job(job_id)["state"] == "FINISHED":
+                break
+            os.kill(slot_pid(client), signal.SIGKILL)
+        until(lambda: client.job(job_id)["state"] == "FINISHED", "the end", lambda: client.exceptions(job_id))
+        assert client.job(job_id)["attempt"] >= 2
+    assert table.rows() == [(i, i % 3, f"name {i}") for i in range(rows)]
+    committed = table.checkpoints()
+    assert len(set(committed)) == len(committed)
+
+
+@pytest.mark.parametrize("kind", [Delta, Iceberg])
+def test_killed_slots_lose_and_double_nothing(
+    make_cluster: Any, until: Any, tmp_path: Path, kind: Any
+) -> None:
+    run(make_cluster, until, kind(tmp_path), seed=1, rows=ROWS, faults=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [Delta, Iceberg])
+def test_thirty_killed_slots_lose_and_double_nothing(
+    make_cluster: Any, until: Any, tmp_path: Path, kind: Any
+) -> None:
+    run(make_cluster, until, kind(tmp_path), seed=7, rows=600_000, faults=30)
