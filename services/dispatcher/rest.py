@@ -33,7 +33,7 @@ from penstock_services.dispatcher.web_pages import pages
 from penstock_services.dispatcher.why_api import WhyApi
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -80,11 +80,10 @@ class Rest:
         )
 
     def endpoints(self) -> list[Endpoint]:
-        """All endpoints, in the order in which they are tried: a path with a fixed name comes before one with
-        a parameter."""
+        """All endpoints, in the order in which they are tried."""
         found = [endpoint for api in self._apis for endpoint in api.endpoints()]
         found.append(get("/openapi.json", self._openapi, dict[str, Any], ours=True))
-        return sorted(found, key=lambda e: [part.startswith("{") for part in e.path.split("/")])
+        return in_order(found)
 
     async def _openapi(self, _: Request) -> Any:
         return openapi.document(self.endpoints(), __version__)
@@ -92,6 +91,11 @@ class Rest:
     def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
         """The application for the HTTP server; ``hosts`` as in ``application``."""
         return application(self.endpoints(), hosts=hosts)
+
+
+def in_order(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Endpoints in the order in which they are tried: a path with a fixed name comes before one with a parameter."""
+    return sorted(endpoints, key=lambda e: [part.startswith("{") for part in e.path.split("/")])
 
 
 def application(endpoints: Sequence[Endpoint], *, hosts: frozenset[str] | None = None) -> Starlette:

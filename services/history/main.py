@@ -15,7 +15,7 @@ from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
-from penstock_services.dispatcher.rest import application
+from penstock_services.dispatcher.rest import application, in_order
 from penstock_services.dispatcher.results import Results
 from penstock_services.dispatcher.vertex_api import VertexApi
 from penstock_services.dispatcher.why_api import WhyApi
@@ -48,15 +48,15 @@ def endpoints(store: Store, clock: Clock, cluster: str) -> list[Endpoint]:
     nobody: object = None
     jobs = JobApi(archive, nobody, Results(archive.store, archive, clock), clock, {})  # type: ignore[arg-type]
     why = WhyApi(archive, clock)
-    apis = (why, MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock))
+    apis = (MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock), why)
     found = [endpoint for api in apis for endpoint in api.endpoints()]
     about_jobs = [
         e for e in found
         if e.method == "GET" and e.path.startswith("/jobs") and e.path not in _NEEDS_CLUSTER
         and "{triggerid}" not in e.path.lower()
     ]  # fmt: skip
-    live = LiveApi(archive, why, clock).endpoints()
-    return [*ArchiveOverview(archive, cluster).endpoints(), *about_jobs, *live]
+    others = (ArchiveOverview(archive, cluster), LiveApi(archive, why, clock))
+    return in_order([*(endpoint for api in others for endpoint in api.endpoints()), *about_jobs])
 
 
 async def _serve(

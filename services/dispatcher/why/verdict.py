@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.messages.states import JobStatus
 from penstock_services.dispatcher.why.checkpointing import checkpoints, records
@@ -12,9 +12,9 @@ from penstock_services.dispatcher.why.findings import ORDER, Finding, Verdict, c
 from penstock_services.dispatcher.why.pressure import bottlenecks, skews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from penstock.messages.cluster import JobDetails, VertexDetails
+    from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
 
 
 def verdict(job: JobDetails, now_ms: int) -> Verdict:
@@ -56,9 +56,9 @@ def _well(job: JobDetails, now_ms: int) -> str:
     if job.status is not JobStatus.RUNNING:
         return f"The job is {job.status.value.lower()}."
     readers = {edge["id"] for vertex in job.vertices for edge in vertex.inputs}
-    first = [v for v in job.vertices if any(o.get("kind") == "source" for o in v.operators)]
-    reads, writes = (
-        _rate(vertices) for vertices in (first, [v for v in job.vertices if v.id not in readers])
+    reads = sum(map(_read_rate, job.vertices))
+    writes = sum(
+        _rate(vertex, "records_out_per_second") for vertex in job.vertices if vertex.id not in readers
     )
     done = next((c for c in job.checkpoints if c.status == "COMPLETED" and c.end_timestamp_ms), None)
     checkpoint = ""
@@ -68,5 +68,22 @@ def _well(job: JobDetails, now_ms: int) -> str:
     return f"The job runs well: it reads {count(reads)} and writes {count(writes)} records/s{checkpoint}."
 
 
-def _rate(vertices: Sequence[VertexDetails]) -> float:
-    return sum(s.metrics.get("records_out_per_second") or 0.0 for v in vertices for s in running(v))
+def _read_rate(vertex: VertexDetails) -> float:
+    """Records a second that come from outside."""
+    if not any(operator.get("kind") == "source" for operator in vertex.operators):
+        return 0.0
+    return sum(_source_rate(subtask) for subtask in running(vertex))
+
+
+def _source_rate(subtask: SubtaskDetails) -> float:
+    """Records a second that the source of a subtask reads. The subtask tells how many it sends on a second; operators
+    in its chain make more or fewer of them, in the proportion of the totals."""
+    rate = subtask.metrics.get("records_out_per_second") or 0.0
+    first: dict[str, Any] = next(iter(subtask.metrics.get("operators", ())), {})
+    read = first.get("counters", {}).get("numRecordsOut")
+    sent = subtask.metrics.get("records_out")
+    return rate * read / sent if read and sent else rate
+
+
+def _rate(vertex: VertexDetails, name: str) -> float:
+    return sum(s.metrics.get(name) or 0.0 for s in running(vertex))

@@ -130,6 +130,14 @@ class ClusterClient:
     def exceptions(self, job_id: str) -> dict[str, Any]:
         return self._object("GET", f"/jobs/{job_id}/exceptions")
 
+    def verdict(self, job_id: str) -> dict[str, Any]:
+        """What is wrong with the job, why, and what to do."""
+        return self._object("GET", f"/jobs/{job_id}/why")
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Verdicts about the jobs that have not ended, and about those that failed within a day."""
+        return list(self._call("GET", "/jobs/why")["jobs"])
+
     def checkpoints(self, job_id: str) -> dict[str, Any]:
         return self._object("GET", f"/jobs/{job_id}/checkpoints")
 

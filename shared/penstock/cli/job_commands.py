@@ -203,6 +203,21 @@ def status(
     raise typer.Exit(show_status(cluster or DEFAULT_CLUSTER, job_id, format))
 
 
+def why(
+    job_id: Annotated[
+        str | None,
+        typer.Argument(help="Id of a job, or its beginning; without it all that run or failed within a day."),
+    ] = None,
+    cluster: Cluster = None,
+    format: TextFormat = "text",
+) -> None:
+    """Say what is wrong with a job, why, and what to do: no output, slow, skewed, late, failing. Exit code 3 if
+    something is wrong."""
+    from penstock.cli.why import show_why
+
+    raise typer.Exit(show_why(cluster or DEFAULT_CLUSTER, job_id, format))
+
+
 def top(
     job_id: Annotated[
         str | None, typer.Argument(help="Id of a job, or its beginning; without it all running jobs.")

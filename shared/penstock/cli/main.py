@@ -37,6 +37,7 @@ for _function, _name, _example in (
     (job_commands.logs, "logs", "penstock logs 4f1c -f"),
     (job_commands.dead_letters, "dead-letters", "penstock dead-letters 4f1c --show 3 --raw"),
     (job_commands.status, "status", "penstock status 4f1c && echo it runs"),
+    (job_commands.why, "why", "penstock why 4f1c"),
     (job_commands.top, "top", "penstock top --interval 2"),
     (job_commands.open_, "open", "penstock open 4f1c"),
     (job_commands.doctor, "doctor", "penstock doctor --cluster http://127.0.0.1:8081"),

@@ -54,7 +54,7 @@ def dashboard_url(url: str, start: str | None) -> str:
 
     with ClusterClient(url, patience_s=2) as client:
         client.overview()
-        return f"{client.url}/#/job/{find_job(client, start)}" if start is not None else f"{client.url}/"
+        return f"{client.url}/#/jobs/{find_job(client, start)}" if start is not None else f"{client.url}/"
 
 
 def last_checkpoint(checkpoint: dict[str, Any]) -> str:

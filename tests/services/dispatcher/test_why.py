@@ -316,3 +316,12 @@ def test_spans(ms: float, text: str) -> None:
 
 def test_counts() -> None:
     assert [count(n) for n in (3, 4.25, 1234.6)] == ["3", "4.2", "1,235"]
+
+
+def test_records_that_a_source_reads_are_counted_before_its_chain() -> None:
+    """A local aggregation in the source's chain sends a thousandth of them on."""
+    operators = ({"uid": "s", "name": "s", "counters": {"numRecordsOut": 4_000_000}},)
+    source = subtask(records_out_per_second=50.0, records_out=4_000, operators=operators)
+    read = vertex("read", source, kind="source")
+    sink = vertex("sink", subtask(records_out_per_second=5.0), after="read", kind="sink")
+    assert "it reads 50,000 and writes 5 records/s" in verdict(job(read, sink), NOW).summary

@@ -25,13 +25,14 @@ from penstock_services.dispatcher.rest import application
 from penstock_services.history.archive import ReadOnlyStore
 from penstock_services.history.main import endpoints
 
+NOW_MS = SystemClock().now_ms()
 ENDED, RUNS = "a" * 32, "b" * 32
 
 
 def ended_job() -> JobDetails:
     vertex = VertexDetails(id="v", name="Source: orders", parallelism=2, max_parallelism=128)
     return JobDetails(
-        job_id=ENDED, name="sums", status=JobStatus.FAILED, attempt=3, epoch=1, start_ms=1_000, end_ms=5_000,
+        job_id=ENDED, name="sums", status=JobStatus.FAILED, attempt=3, epoch=1, start_ms=NOW_MS - 9_000, end_ms=NOW_MS - 5_000,
         vertices=[vertex], checkpoint_counts={"completed": 4},
     )  # fmt: skip
 
@@ -63,6 +64,8 @@ async def test_ended_jobs_are_shown_and_running_ones_are_not(http: httpx.AsyncCl
     assert (await http.get("/config")).json()["features"] == {
         "web-submit": False, "web-cancel": False, "web-rescale": False, "web-history": True,
     }  # fmt: skip
+    [verdict] = (await http.get("/jobs/why")).json()["jobs"]
+    assert (verdict["jid"], verdict["summary"]) == (ENDED, "The job failed after 4 s.")
     overview = (await http.get("/overview")).json()
     assert (overview["jobs-failed"], overview["jobs-running"], overview["taskmanagers"]) == (1, 0, 0)
     missing = await http.get(f"/jobs/{RUNS}")
