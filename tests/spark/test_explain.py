@@ -90,7 +90,7 @@ def test_explain_and_the_api_show_it(orders: str, monkeypatch: pytest.MonkeyPatc
     env = StreamExecutionEnvironment()
     env.execute_sql(orders)
     env.sql_query("SELECT id FROM orders").sink_to(Sink.connector("print"))
-    assert "== Spark Physical Plan ==\n*(1)" in env.get_execution_plan()
+    assert "== Spark Physical Plan ==\n*(1)" in env.explain()
     explain.stop()
     # One that ends at once instead of answering.
     monkeypatch.setattr(explain.sys, "executable", "/bin/false")

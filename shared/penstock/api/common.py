@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.rows import Row
-from penstock.errors import SpecError
+from penstock.errors import SpecError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,10 @@ __all__ = [
     "WatermarkStrategy",
     "duration_us",
 ]
+
+
+#: A watermark that stays so far behind (µs) that no event time is ever complete before the input ends.
+NEVER_US = 2**62
 
 
 @dataclass(frozen=True, order=True)
@@ -152,6 +156,11 @@ class WatermarkStrategy:
         return cls(absent=True)
 
     @classmethod
+    def no_watermarks(cls) -> WatermarkStrategy:
+        """No watermarks before the input ends: windows and timers by event time fire then."""
+        return cls(delay_us=NEVER_US)
+
+    @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:
         """Event times never go back: no delay."""
         return cls()
@@ -173,6 +182,21 @@ class WatermarkStrategy:
     def with_timestamp_column(self, name: str) -> WatermarkStrategy:
         """Event times are the column ``name``: TIMESTAMP, TIMESTAMP_LTZ, or whole milliseconds."""
         return replace(self, column=name, assigner=None)
+
+    def with_watermark_alignment(
+        self, watermark_group: str, max_allowed_watermark_drift: Any, update_interval: Any = 1_000
+    ) -> WatermarkStrategy:
+        """Flink's way to let fast sources wait for slow ones.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            f"watermark alignment of the group '{watermark_group}'",
+            expected="sources that are read as fast as the job takes their rows",
+            got=f"a drift of at most {max_allowed_watermark_drift!r}, looked at every {update_interval!r}",
+            remedy="leave it out: rows of fast sources wait in the state of windows and joins, which may be larger than memory",
+        )
 
     def with_idleness(self, idle_timeout: Any) -> WatermarkStrategy:
         """A split holds no watermark back when it had no rows for ``idle_timeout`` and none wait in the source."""

@@ -10,6 +10,7 @@ from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import PreparedSink, Sink
 from penstock.api.function_slots import check_function
 from penstock.api.keying import check_key_types, key_columns, of_untyped
+from penstock.api.partitions import Partitions
 from penstock.api.process_steps import output_schema, policy, process_step
 from penstock.api.selectors import FromColumns, column_index, traced
 from penstock.api.step_settings import DataStreamSink, StepSettings
@@ -18,8 +19,7 @@ from penstock.api.typeinfo import annotated_type, type_of
 from penstock.config import WATERMARK_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef, Literal, PythonCall
-from penstock.jobgraph import Broadcast, Forward, Global, Rebalance, Rescale
-from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, UnionSpec, WatermarkSpec
+from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.types import logical as t
 from penstock.types.logical import Schema
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from penstock.api.keyed import KeyedStream
     from penstock.api.results import CloseableIterator
     from penstock.api.windows import WindowAssigner
-    from penstock.jobgraph import Partitioning
     from penstock.operators.output_tag import OutputTag
-    from penstock.state.descriptors import MapStateDescriptor
 
 
-class DataStream(StepSettings):
+class DataStream(StepSettings, Partitions):
     """A stream of records.
 
     Methods such as ``map`` return new streams. ``name``, ``uid``, ``set_parallelism`` and the like set the step
@@ -302,40 +300,6 @@ class DataStream(StepSettings):
         # Rows of the same columns stand in for the streams, which have no nodes yet.
         shown = make(*(n.Values(schema=step.schema, data="") for step in steps))
         return self._then(plain(lambda inputs, c: make(*inputs), steps, shown.schema, name))
-
-    def rebalance(self) -> DataStream:
-        """The records dealt out evenly to the subtasks of the next step."""
-        return self._partitioned(Rebalance(), "Rebalance")
-
-    shuffle = rebalance
-
-    def rescale(self) -> DataStream:
-        """The records dealt out by each subtask to its own share of the next step's subtasks."""
-        return self._partitioned(Rescale(), "Rescale")
-
-    def forward(self) -> DataStream:
-        """The records of subtask *i* to subtask *i* of the next step."""
-        return self._partitioned(Forward(), "Forward")
-
-    def global_(self) -> DataStream:
-        """All records to the first subtask of the next step."""
-        return self._partitioned(Global(), "Global")
-
-    @overload
-    def broadcast(self) -> DataStream: ...
-
-    @overload
-    def broadcast(self, descriptor: MapStateDescriptor, /, *more: MapStateDescriptor) -> BroadcastStream: ...
-
-    def broadcast(self, *descriptors: MapStateDescriptor) -> DataStream | BroadcastStream:
-        """Every record to every subtask of the next step. With ``descriptors`` of map state: for ``connect``."""
-        if descriptors:
-            return self._env.streams.broadcast(self, descriptors)
-        return self._partitioned(Broadcast(), "Broadcast")
-
-    def _partitioned(self, partitioning: Partitioning, name: str) -> DataStream:
-        step = transform(lambda s, c: UnionSpec(), (self._step,), self.schema, name, (partitioning,))
-        return self._then(step)
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams:
         """This stream and ``ds`` as the two inputs of one function."""

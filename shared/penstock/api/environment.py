@@ -13,6 +13,7 @@ from penstock.api.attached import ends_with_client
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream
+from penstock.api.plan_json import plan_json
 from penstock.api.results import CloseableIterator
 from penstock.api.selectors import column_index, traced
 from penstock.api.settings import Settings
@@ -20,7 +21,7 @@ from penstock.api.sink_casts import implicit_casts
 from penstock.api.step_settings import DataStreamSink
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
-from penstock.api.typeinfo import schema_of, type_of_values
+from penstock.api.typeinfo import schema_of, type_of, type_of_values
 from penstock.columnar.python_values import columns_of
 from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
 from penstock.connectors.registry import resolved_options, table_info, validate_table
@@ -94,13 +95,16 @@ class StreamExecutionEnvironment(Settings):
             compiler.classes.extend(found)
             return node
 
-        return DataStream(self, Transformation(make, (), schema, "Collection", configurable=False))
+        return DataStream(
+            self, Transformation(make, (), schema, "Collection", configurable=False, alone=True)
+        )
 
     def from_source(
         self,
         source: Source,
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
+        type_info: t.LogicalType | None = None,
     ) -> DataStream:
         """A connector's table as a stream.
 
@@ -111,14 +115,22 @@ class StreamExecutionEnvironment(Settings):
             source: ``Source.connector(…)``, or what a builder made.
             watermark_strategy: Event times and watermarks; None for none.
             source_name: The source's name in plans; None: the connector's.
+            type_info: Type of a record, which must be the source's own; None: not checked.
 
         Raises:
+            SpecError: ``type_info`` is another type than the source's.
             ConnectorError: An option is unknown, missing or malformed.
             UnsupportedError: The source gives a changelog.
         """
         if watermark_strategy is not None and watermark_strategy.absent:
             watermark_strategy = None
         name = source_name or source.name
+        if type_info is not None and schema_of(type_info).types != source.schema.types:
+            raise SpecError(
+                f"source '{name}' gives records of another type",
+                expected=f"type_info={type_of(source.schema)}, or none",
+                got=str(type_info),
+            )
         metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
         where = f"source '{name}'"
         options = resolved_options(source.all_options, where=where)
@@ -285,6 +297,11 @@ class StreamExecutionEnvironment(Settings):
         return self._plan(self._sinks, job_name)
 
     def get_execution_plan(self) -> str:
+        """The job's steps as JSON, in Flink's form: ``{"nodes": [{"id", "type", "pact", "contents", "parallelism",
+        "predecessors"}]}``. ``explain`` has the plans as text."""
+        return plan_json(self.job_graph())
+
+    def explain(self) -> str:
         """The plans as text, as EXPLAIN prints them; of a job for Spark with Spark's own plan."""
         spark = spark_support()
         return explained(self._plan(self._sinks, None, spark), spark)

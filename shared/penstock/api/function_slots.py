@@ -31,6 +31,7 @@ _METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "window": (("clear",), ("process", "apply")),
     "interval join": (("process_element",), ()),
     "key_by": (("get_key",), ()),
+    "partition_custom": (("partition",), ()),
     "timestamp assigner": (("extract_timestamp",), ()),
     "trigger": (("on_element", "on_event_time", "on_processing_time", "on_merge", "clear"), ()),
 }

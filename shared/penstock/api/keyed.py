@@ -70,6 +70,31 @@ class KeyedStream(DataStream):
             remedy="set it on the step before key_by, or on the process, reduce or window step after it",
         )
 
+    def _partitioned(self, partitioning: Any, name: str) -> DataStream:
+        """A keyed stream has its partitions.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            f"{name}: cannot override partitioning for KeyedStream",
+            expected="a stream without keys",
+            got="a keyed stream, whose keys say where records meet",
+            remedy="call it before key_by, or on the stream that the next step gives",
+        )
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Refused as the other partitions are: a keyed stream has its own.
+
+        Args:
+            partitioner: As in ``DataStream``.
+            key_selector: As in ``DataStream``.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        return self._partitioned(None, "Partition Custom")
+
     # -- functions --------------------------------------------------------------------------
 
     def map(

@@ -101,6 +101,18 @@ class FromColumns:
         return self.function(record)
 
 
+class CustomPartition:
+    """What ``partition_custom`` calls for a record: the key, then the partitioner."""
+
+    def __init__(self, partitioner: Any, key_selector: Any) -> None:
+        self.partitioner = partitioner
+        self.key_selector = key_selector
+
+    def __call__(self, record: Any, num_partitions: int) -> Any:
+        key = getattr(self.key_selector, "get_key", self.key_selector)(record)
+        return getattr(self.partitioner, "partition", self.partitioner)(key, num_partitions)
+
+
 # -- values whose type nobody declared ------------------------------------------------------------
 
 

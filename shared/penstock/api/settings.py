@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.checkpoint_config import CheckpointConfig, CheckpointingMode
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.api.common import RuntimeExecutionMode
+    from penstock.api.slot_sharing_group import SlotSharingGroup
     from penstock.types.pickling import ClassName
 
 _defaults: dict[str, str] = {}
@@ -167,10 +169,13 @@ class Settings:
         return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
 
     def add_python_file(self, file_path: str) -> Self:
-        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager.
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager. Of a
+        module (``utils.py``) its folder is put there.
 
         What the program imports from it is imported there, too. All other code of the program travels with the job.
         """
+        if file_path.endswith(".py"):
+            file_path = os.path.dirname(os.path.abspath(file_path))
         self._python_path.append(file_path)
         ship(file_path)
         return self
@@ -191,6 +196,18 @@ class Settings:
     def add_classpaths(self, *classpaths: str) -> Self:
         """As ``add_jars``, by URL. ``classpaths``: as there."""
         return self.add_jars(*classpaths)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Declare ``slot_sharing_group``; steps name it. A group needs no declaration.
+
+        Raises:
+            UnsupportedError: The group asks for resources.
+        """
+        slot_sharing_group.checked_name()
+        return self
+
+    def close(self) -> None:
+        """Nothing: an environment holds nothing open."""
 
     def register_type(self, cls: type) -> Self:
         """Ship the class ``cls`` with the job.

@@ -9,6 +9,7 @@ from penstock.errors import SpecError, UnsupportedError
 if TYPE_CHECKING:
     from typing import Self
 
+    from penstock.api.slot_sharing_group import SlotSharingGroup
     from penstock.api.transformations import Transformation
 
 
@@ -44,11 +45,21 @@ class StepSettings:
         """
         if parallelism < 1:
             raise SpecError("not a parallelism", expected=">= 1", got=str(parallelism))
+        if self._step.alone and parallelism == 1:
+            return self
         return self._set("parallelism", parallelism)
 
-    def slot_sharing_group(self, slot_sharing_group: str) -> Self:
-        """Put the step into the slot sharing group ``slot_sharing_group``, in slots of its own."""
-        return self._set("slot_sharing_group", slot_sharing_group)
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Put the step into the slot sharing group ``slot_sharing_group``, a name or a ``SlotSharingGroup``, in slots of
+        its own.
+
+        Raises:
+            UnsupportedError: The group asks for resources.
+        """
+        name = (
+            slot_sharing_group if isinstance(slot_sharing_group, str) else slot_sharing_group.checked_name()
+        )
+        return self._set("slot_sharing_group", name)
 
     def disable_chaining(self) -> Self:
         """Do not chain the step with the one before it. A vertex begins here."""

@@ -44,6 +44,8 @@ class Transformation:
     stands_for: Transformation | None = None
     #: True where side outputs can be read.
     has_tags: bool = False
+    #: True where the step runs in one subtask, whatever is set.
+    alone: bool = False
 
 
 class Compiler:

@@ -41,7 +41,14 @@ class Global(msgspec.Struct, frozen=True, tag="global"):
     """Every row goes to subtask 0."""
 
 
-Partitioning = Union[Forward, Hash, Rebalance, Rescale, Broadcast, Global]
+class Custom(msgspec.Struct, frozen=True, tag="custom"):
+    """A row goes to the subtask that a user's function names: ``function`` in ``JobGraph.functions`` takes (record, number
+    of subtasks)."""
+
+    function: str
+
+
+Partitioning = Union[Forward, Hash, Rebalance, Rescale, Broadcast, Global, Custom]
 
 
 class ChainInput(msgspec.Struct, frozen=True):

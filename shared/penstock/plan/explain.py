@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.jobgraph.graph import Broadcast, Forward, Global, Hash, Partitioning, Rebalance, Rescale
+from penstock.jobgraph.graph import Broadcast, Custom, Forward, Global, Hash, Partitioning, Rebalance, Rescale
 from penstock.plan.chaining import partitioning_of
 from penstock.plan.notes import notes
 from penstock.plan.operator_graph import PlannedOperator, all_inputs
@@ -122,6 +122,8 @@ def partitioning_text(partitioning: Partitioning, schema: Schema) -> str:
             return "broadcast"
         case Global():
             return "global"
+        case Custom():
+            return "custom"
 
 
 def graph_text(vertices: Sequence[JobVertex], edges: Sequence[JobEdge]) -> str:

@@ -154,6 +154,7 @@ class Deployment:
             subtask_index=index,
             channels=len(consumers),
             max_parallelism=target.max_parallelism,
+            function=self._environment.function,
         )
         channels = [
             self._output(edge, ChannelId(self._edge_index[edge.id], index, c), outputs) for c in consumers

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import traceback
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from penstock.columnar.hashing import hash_columns, key_groups, subtask_of_key_group
-from penstock.errors import InternalError
-from penstock.jobgraph import Broadcast, Forward, Global, Hash, Rebalance, Rescale
+from penstock.columnar.python_values import records, redact
+from penstock.errors import FunctionError, InternalError
+from penstock.jobgraph import Broadcast, Custom, Forward, Global, Hash, Rebalance, Rescale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.jobgraph import Partitioning
     from penstock.types.batch import Batch
@@ -82,12 +84,52 @@ class ByKeyGroup:
         return [(i, ordered.slice(int(ends[i] - counts[i]), int(counts[i]))) for i in used.tolist()]
 
 
+class ByFunction:
+    """By a user's function of (record, number of channels), which gives the channel.
+
+    Raises FunctionError if the function fails, or names no channel.
+    """
+
+    def __init__(self, call: Callable[[Any, int], int], channels: int) -> None:
+        self._call = call
+        self._channels = channels
+
+    def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        rows = records(batch)
+        targets = np.fromiter((self._channel(row) for row in rows), np.int64, len(rows))
+        return [(i, batch.filter(targets == i)) for i in np.unique(targets).tolist()]
+
+    def _channel(self, record: Any) -> int:
+        try:
+            found = self._call(record, self._channels)
+        except Exception as err:
+            raise FunctionError(
+                f"the function of partition_custom raised {type(err).__name__}: {err}",
+                got=f"record {redact(record)}",
+                user_traceback="".join(traceback.format_exception(err)),
+            ) from err
+        if not isinstance(found, int) or not 0 <= found < self._channels:
+            raise FunctionError(
+                "the function of partition_custom names no subtask",
+                expected=f"a whole number from 0 to {self._channels - 1}",
+                got=f"{found!r} for record {redact(record)}",
+            )
+        return found
+
+
 def make_partitioner(
-    partitioning: Partitioning, *, subtask_index: int, channels: int, max_parallelism: int
+    partitioning: Partitioning,
+    *,
+    subtask_index: int,
+    channels: int,
+    max_parallelism: int,
+    function: Callable[[str], Any] | None = None,
 ) -> Partitioner:
     """The partitioner of a producer. ``channels`` is its number of channels, ``max_parallelism`` that of the
-    consumer."""
+    consumer; ``function`` loads an entry of the job's function table."""
     match partitioning:
+        case Custom(function=name) if function is not None:
+            return ByFunction(function(name), channels)
         case Forward() | Global():
             return ToOne()
         case Hash(keys=keys):

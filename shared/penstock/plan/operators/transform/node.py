@@ -64,6 +64,15 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
     def role(self, op: PlannedOperator, lineage: Lineage) -> str:
         return f"{op.spec.__struct_config__.tag} '{self.name}' {table_set(lineage.of(self).tables)}"
 
+    def only_partitions(self) -> bool:
+        """Whether it does no more than deal out the rows of its one input (``rebalance``, ``broadcast`` …)."""
+        dealt = (
+            isinstance(self.spec, s.UnionSpec)
+            and len(self.inputs) == 1
+            and self.partitioning[:1] not in ((), (None,))
+        )
+        return dealt and self.parallelism is None and self.uid is None
+
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
         if isinstance(op.spec, s.CollectionSourceSpec):
             return {"reads": values_words(op.spec.data)}, {}
@@ -97,6 +106,10 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
         parallelism = self.parallelism or translator.parallelism
         for i, child in enumerate(self.inputs):
             wanted: Partitioning | None = self.partitioning[i] if i < len(self.partitioning) else None
+            if wanted is None and isinstance(child, Transform) and child.only_partitions():
+                # It says how rows reach this step, whose parallelism counts; alone it would have its own.
+                dealt: Transform = child
+                child, wanted = dealt.inputs[0], dealt.partitioning[0]
             inp = translator.visit(child)
             if isinstance(wanted, Hash) and inp.tag is None and inp.source.hashed == wanted.keys:
                 wanted = None if inp.source.parallelism == parallelism else wanted
