@@ -227,6 +227,7 @@ def install() -> None:
     sys.modules.update(modules())
     env: Any = StreamExecutionEnvironment
     env._j_stream_execution_environment = Java("environment")
+    _data_stream()._j_data_stream = Java("stream")
     add_sink = env.__mro__ and _data_stream().add_sink
     _data_stream().add_sink = lambda self, sink_func: add_sink(
         self, sink_func.sink() if isinstance(sink_func, DataStreamTestSinkFunction) else sink_func

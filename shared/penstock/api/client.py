@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 if logging.getLogger("httpx").level == logging.NOTSET:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
+#: Seconds between two looks at an operation.
+OPERATION_POLL_S = 0.1
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
@@ -116,6 +118,27 @@ class ClusterClient:
     def triggered(self, job_id: str, trigger_id: str) -> dict[str, Any]:
         """``{status: {id}, operation, progress}`` of a request."""
         return self._object("GET", f"/jobs/{job_id}/checkpoints/{trigger_id}")
+
+    def location(
+        self, job_id: str, trigger_id: str, what: str, tell: Callable[[dict[str, Any]], None] | None = None
+    ) -> str:
+        """Wait for the operation ``trigger_id``; its location. ``what``: a savepoint or checkpoint, in errors; ``tell``
+        is given its progress again and again. ExternalError if it failed."""
+        while True:
+            reply = self.triggered(job_id, trigger_id)
+            if reply["status"]["id"] == "COMPLETED":
+                break
+            if tell is not None:
+                tell(reply.get("progress") or {})
+            time.sleep(OPERATION_POLL_S)
+        operation = reply["operation"] or {}
+        if (cause := operation.get("failure-cause")) is not None:
+            raise ExternalError(
+                f"the {what} of job {job_id} failed",
+                got=cause.get("stack-trace"),
+                remedy=f"'penstock info {job_id}' shows the job; ask again when it runs",
+            )
+        return str(operation["location"])
 
     def dispose_savepoint(self, path: str) -> dict[str, Any]:
         """Delete it; the outcome."""

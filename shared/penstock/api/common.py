@@ -25,10 +25,6 @@ __all__ = [
 ]
 
 
-#: A watermark that stays so far behind (µs) that no event time is ever complete before the input ends.
-NEVER_US = 2**62
-
-
 @dataclass(frozen=True, order=True)
 class Duration:
     """A span of time, whole microseconds."""
@@ -154,11 +150,6 @@ class WatermarkStrategy:
     def no_watermarks(cls) -> WatermarkStrategy:
         """No watermarks at all: for jobs that do not look at event time."""
         return cls(absent=True)
-
-    @classmethod
-    def no_watermarks(cls) -> WatermarkStrategy:
-        """No watermarks before the input ends: windows and timers by event time fire then."""
-        return cls(delay_us=NEVER_US)
 
     @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:

@@ -37,7 +37,7 @@ class ConnectedStreams:
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: t.LogicalType | None = None
     ) -> ConnectedStreams:
-        """Key both streams; records with equal keys meet.
+        """Key both streams; records with equal keys meet. Keys that a stream had before are forgotten.
 
         Args:
             key_selector1: Key of the first stream, as in ``DataStream.key_by``; several columns as a list.
@@ -45,11 +45,15 @@ class ConnectedStreams:
             key_type: Type of the keys that functions make.
 
         Raises:
-            SpecError: One of the streams has keys already.
+            SpecError: The second stream is broadcast.
         """
         first, second = self._first, self._second
-        if isinstance(first, KeyedStream) or isinstance(second, (KeyedStream, BroadcastStream)):
-            raise SpecError("key_by of streams that have keys", expected="two plain streams")
+        if isinstance(second, BroadcastStream):
+            raise SpecError(
+                "key_by of a stream that is broadcast",
+                expected="two streams without broadcast",
+                remedy="key the first stream before connect: stream.key_by(…).connect(rules.broadcast(…))",
+            )
         return ConnectedStreams(
             first.key_by(*_selector(key_selector1), key_type=key_type),
             second.key_by(*_selector(key_selector2), key_type=key_type),

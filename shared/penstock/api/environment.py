@@ -297,8 +297,7 @@ class StreamExecutionEnvironment(Settings):
         return self._plan(self._sinks, job_name)
 
     def get_execution_plan(self) -> str:
-        """The job's steps as JSON, in Flink's form: ``{"nodes": [{"id", "type", "pact", "contents", "parallelism",
-        "predecessors"}]}``. ``explain`` has the plans as text."""
+        """The job's steps as JSON, in Flink's form. ``explain`` has the plans as text."""
         return plan_json(self.job_graph())
 
     def explain(self) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.api.attached import Watching, withdraw
 from penstock.api.client import ClusterClient, raise_if_cancelled
+from penstock.api.job_status import CompletableFuture, JobID, JobStatus
 from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.log_events import EventLog
@@ -42,9 +43,21 @@ class JobExecutionResult:
 
     __repr__ = __str__
 
-    def get_job_id(self) -> str:
+    def get_job_id(self) -> JobID:
         """The job's id: 32 hexadecimal digits; empty in a planner process."""
-        return self.job_id
+        return JobID(self.job_id)
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        """Nothing: as in PyFlink no function of Python defines an accumulator. Metrics count (``get_metrics_group``)."""
+        return {}
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """None, whatever ``accumulator_name`` says: there are no accumulators."""
+        return self.get_all_accumulator_results().get(accumulator_name)
+
+    def result(self) -> JobExecutionResult:
+        """The result itself: PyFlink's client answers with a future of it."""
+        return self
 
     def get_net_runtime(self) -> int:
         """How long the job ran, in ms."""
@@ -73,17 +86,43 @@ class JobClient:
         self._job_id = job_id
         self._cluster = cluster
 
-    def get_job_id(self) -> str:
+    def get_job_id(self) -> JobID:
         """The job's id: 32 hexadecimal digits."""
-        return self._job_id
+        return JobID(self._job_id)
 
-    def get_job_status(self) -> str:
-        """The job's state: ``CREATED``, ``RUNNING``, ``FINISHED``, ``FAILED``, ``CANCELED`` …"""
-        return str(self._client.job(self._job_id)["state"])
+    def get_job_status(self) -> JobStatus:
+        """The job's ``JobStatus``: ``CREATED``, ``RUNNING``, ``FINISHED``, ``FAILED``, ``CANCELED`` …"""
+        return JobStatus(self._client.job(self._job_id)["state"])
 
-    def cancel(self) -> None:
+    def cancel(self) -> CompletableFuture:
         """Ask the cluster to cancel the job. Returns at once."""
         self._client.cancel(self._job_id)
+        return CompletableFuture.of(None)
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
+        """Ask for a savepoint. Returns at once, with the future of its location.
+
+        Args:
+            savepoint_directory: Where it goes; None: the configured folder.
+        """
+        trigger_id = self._client.savepoint(self._job_id, savepoint_directory)
+        return CompletableFuture(lambda: self._client.location(self._job_id, trigger_id, "savepoint"))
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture:
+        """Stop the job with a savepoint. Returns at once, with the future of the savepoint's location.
+
+        Args:
+            advance_to_end_of_event_time: Emit what windows and timers still hold first.
+            savepoint_directory: Where the savepoint goes; None: the configured folder.
+        """
+        trigger_id = self._client.stop(self._job_id, savepoint_directory, drain=advance_to_end_of_event_time)
+        return CompletableFuture(lambda: self._client.location(self._job_id, trigger_id, "savepoint"))
+
+    def get_accumulators(self) -> CompletableFuture:
+        """The future of no accumulators, as in ``JobExecutionResult.get_all_accumulator_results``."""
+        return CompletableFuture.of({})
 
     def get_job_execution_result(self) -> JobExecutionResult:
         """Wait for the job's end.

@@ -175,3 +175,29 @@ class GlobalWindows:
     def create() -> WindowAssigner:
         """The assigner."""
         return WindowAssigner(WindowSpec(kind="global"), True)
+
+
+class CountTumblingWindowAssigner(WindowAssigner):
+    """Windows of ``window_size`` records of a key, one after another: ``count_window(size)``."""
+
+    def __init__(self, window_size: int) -> None:
+        made = count_windows(window_size, window_size)
+        super().__init__(made.spec, made.event_time)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Windows of ``window_size`` records."""
+        return CountTumblingWindowAssigner(window_size)
+
+
+class CountSlidingWindowAssigner(WindowAssigner):
+    """Windows of ``window_size`` records of a key, one of which begins every ``window_slide`` records."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        made = count_windows(window_size, window_slide)
+        super().__init__(made.spec, made.event_time)
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Windows of ``window_size`` records, one of which begins every ``window_slide``."""
+        return CountSlidingWindowAssigner(window_size, window_slide)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from penstock.cli.savepoint_paths import addressed, locate
 from penstock.cli.showing import find_job, print_table
 from penstock.cli.sql import read_script
 from penstock.config import MAX_PARALLELISM, RECOVERY_PATH
-from penstock.errors import ExternalError, PenstockError, SnapshotError, SpecError, error_from_dict
+from penstock.errors import PenstockError, SnapshotError, SpecError, error_from_dict
 from penstock.snapshots.compatibility import Difference, adopted, by_state, compare, kept_uids, operators_of
 from penstock.snapshots.footers import OperatorSummary, summarise
 from penstock.snapshots.manifest import CheckpointManifest, folder_at, read_manifest
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from penstock.ports import Store
 
-POLL_S = 0.1
 #: The most savepoints of a folder that an error names.
 MOST_NAMED = 5
 #: The field of an operation that holds its error.
@@ -82,26 +80,16 @@ def _follow(client: ClusterClient, job_id: str, trigger_id: str, what: str) -> s
     A lost connection is opened again, because the request is kept by the cluster.
     """
     shown = sys.stderr.isatty()
+
+    def tell(known: dict[str, Any]) -> None:
+        sys.stderr.write(f"\r\x1b[K{progress(known, what)}")
+        sys.stderr.flush()
+
     try:
-        while True:
-            reply = client.triggered(job_id, trigger_id)
-            if reply["status"]["id"] == "COMPLETED":
-                break
-            if shown:
-                sys.stderr.write(f"\r\x1b[K{progress(reply.get('progress') or {}, what)}")
-                sys.stderr.flush()
-            time.sleep(POLL_S)
+        return client.location(job_id, trigger_id, what, tell if shown else None)
     finally:
         if shown:
             sys.stderr.write("\r\x1b[K")
-    operation = reply["operation"] or {}
-    if FAILED in operation:
-        raise ExternalError(
-            f"the {what} of job {job_id} failed",
-            got=operation[FAILED].get("stack-trace"),
-            remedy=f"'penstock info {job_id}' shows the job; ask again when it runs",
-        )
-    return str(operation["location"])
 
 
 def progress(known: dict[str, Any], what: str) -> str:

@@ -7,6 +7,7 @@ from penstock.compat.pyflink.names import finder
 
 _WHERE = {
     "penstock.api": ("JobClient", "JobExecutionResult", "Types"),
+    "penstock.api.job_status": ("JobID", "JobStatus"),
     "penstock.api.common": ("Duration", "Instant", "Row", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.configuration": ("Configuration",),
     "penstock.api.execution_config": ("ExecutionConfig",),
