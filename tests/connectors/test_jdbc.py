@@ -223,7 +223,7 @@ def test_values_of_another_type_are_errors_or_left_out(database):
 @pytest.mark.parametrize(
     ("ddl", "message", "remedy"),
     [
-        ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/d', 'table-name' = 't')",
+        ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:oracle:thin:@h:1521:d', 'table-name' = 't')",
          "option 'url': not a database that can be opened", "SQLite file"),
         ("CREATE TABLE t (id INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/nowhere/x.db', 'table-name' = 't')",
          "no database at", "check the path"),

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 #: Servers that Debian brings, by their package, and the program that shows that one is installed.
-FROM_DEBIAN = {"postgresql": "/usr/lib/postgresql/*/bin/postgres"}
+FROM_DEBIAN = {"postgresql": "/usr/lib/postgresql/*/bin/postgres", "mariadb-server": "/usr/sbin/mariadbd"}
 #: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.
 FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack", "opensearch": "copy-dependencies"}
 

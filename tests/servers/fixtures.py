@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import cache, postgres_server
+from tests.servers import cache, mariadb_server, postgres_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
+from tests.servers.mariadb_server import MariaDbServer
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.redis_server import RedisServer
@@ -119,6 +120,19 @@ def _postgres() -> Iterator[PostgresServer]:
     if why := postgres_server.missing():
         pytest.skip(why)
     server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_mariadb() -> Iterator[MariaDbServer]:
+    """One MariaDB for the tests that make databases of their own and leave the rest alone."""
+    if why := mariadb_server.missing():
+        pytest.skip(why)
+    server = MariaDbServer()
     try:
         server.start()
         yield server

@@ -45,14 +45,14 @@ def missing() -> str | None:
     """Why no PostgreSQL can run here, in words for a skipped test; None: it can."""
     if binary("postgres") is None or binary("initdb") is None:
         return "PostgreSQL is not installed: apt-get install postgresql (make test-servers does it as root)"
-    if os.getuid() == 0 and _account() is None:
+    if os.getuid() == 0 and account() is None:
         return "PostgreSQL does not run as root, and there is no account 'postgres' or 'nobody'"
     return None
 
 
-def _account() -> pwd.struct_passwd | None:
-    """The account that the server runs as when the tests run as root, which it refuses."""
-    for name in ("postgres", "nobody"):
+def account(*names: str) -> pwd.struct_passwd | None:
+    """The account that a server runs as when the tests run as root, which it refuses: the first that there is."""
+    for name in names or ("postgres", "nobody"):
         try:
             return pwd.getpwnam(name)
         except KeyError:
@@ -70,10 +70,10 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
-            account = _account()
-            assert account is not None
-            os.chown(self._folder, account.pw_uid, account.pw_gid)
-            self._as = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+            owner = account()
+            assert owner is not None
+            os.chown(self._folder, owner.pw_uid, owner.pw_gid)
+            self._as = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[bytes] | None = None
         password = self._folder / "password"
         password.write_text(PASSWORD)

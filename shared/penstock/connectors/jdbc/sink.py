@@ -15,13 +15,30 @@ from penstock.errors import ExternalError
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.connectors.base import SourceContext
     from penstock.types.batch import Batch
+    from penstock.types.column import Column
 
 #: Seconds between two attempts, times the number of the attempt.
 RETRY_PAUSE_S = 0.2
+
+
+def changed_rows(
+    parameters_of: Callable[[Sequence[Column]], list[tuple[Any, ...]]], batch: Batch, keys: Sequence[int]
+) -> list[tuple[bool, tuple[Any, ...]]]:
+    """Rows to write, or (True) keys to delete."""
+    rows = parameters_of(batch.columns)
+    if batch.kinds is None:
+        return [(False, row) for row in rows]
+    out: list[tuple[bool, tuple[Any, ...]]] = []
+    for kind, row in zip(batch.kinds.tolist(), rows, strict=True):
+        if kind == RowKind.DELETE:
+            out.append((True, tuple(row[k] for k in keys)))
+        elif kind != RowKind.UPDATE_BEFORE:
+            out.append((False, row))
+    return out
 
 
 class JdbcWriter(SinkWriter):
@@ -30,6 +47,9 @@ class JdbcWriter(SinkWriter):
     Runs of statements of one kind stay in order, and one task writes at a time: rows that wait for another
     attempt are not overtaken. So the last change of a key remains.
     """
+
+    #: How rows become parameters.
+    _parameters = staticmethod(parameters)
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -64,15 +84,7 @@ class JdbcWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         self._check()
         before = len(self._buffer)
-        rows = parameters(batch.columns)
-        if batch.kinds is None:
-            self._buffer += [(False, row) for row in rows]
-        else:
-            for kind, row in zip(batch.kinds.tolist(), rows, strict=True):
-                if kind == RowKind.DELETE:
-                    self._buffer.append((True, tuple(row[k] for k in self._keys)))
-                elif kind != RowKind.UPDATE_BEFORE:
-                    self._buffer.append((False, row))
+        self._buffer += changed_rows(self._parameters, batch, self._keys)
         self._taken += len(self._buffer) - before
         waited_ms = self.ctx.now_ms() - self._flushed_ms
         if waited_ms >= self._options["sink.buffer-flush.interval"] or self._full():

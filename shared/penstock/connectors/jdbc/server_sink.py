@@ -1,0 +1,195 @@
+"""Writing rows to a database server: at least once as it comes, or exactly once with a marker in the transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.jdbc.server_values import server_parameters
+from penstock.connectors.jdbc.servers import connect, failure, server_of
+from penstock.connectors.jdbc.settings import OPTIONS
+from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
+from penstock.errors import ExternalError, PenstockError
+from penstock.types.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from penstock.connectors.base import SourceContext
+
+#: The table of markers, beside the table that is written.
+MARKERS = "penstock_commits"
+_ID_BYTES = 32
+#: Markers are kept so long: a savepoint that is older writes its last rows once more.
+_KEPT = {"PostgreSQL": "now() - INTERVAL '30 days'", "MySQL": "now() - INTERVAL 30 DAY"}
+
+
+class _Statements:
+    """What a writer does to its table."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self.server = server_of(table.options)
+        self.table: str = OPTIONS.read(table.options)["table-name"]
+        self.connection: Any = None
+
+    def prepare(self, ctx: SourceContext) -> list[int]:
+        """Builds the statements; gives the key's columns."""
+        names, keys = ctx.schema.names, list(ctx.pushed.get("keys") or ())
+        named = [names[k] for k in keys]
+        self.insert = self.server.insert(self.table, names, named)
+        self.delete = self.server.delete(self.table, named) if named else ""
+        return keys
+
+    def transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]], marker: str | None = None) -> None:
+        """Runs of one kind of statement, in order, in one transaction; with a marker only if it is not there yet. A
+        connection that failed is thrown away, and with it the transaction."""
+        try:
+            if self.connection is None:
+                self.connection = connect(self.server)
+            with self.connection.cursor() as cursor:
+                if marker is None or self._marked(cursor, marker):
+                    self._apply(cursor, rows)
+            self.connection.commit()
+        except PenstockError:
+            raise
+        except Exception as err:
+            self.close()
+            raise failure(err, self.server) from None
+
+    def _apply(self, cursor: Any, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
+        start = 0
+        while start < len(rows):
+            delete, end = rows[start][0], start
+            while end < len(rows) and rows[end][0] == delete:
+                end += 1
+            cursor.executemany(self.delete if delete else self.insert, [row for _, row in rows[start:end]])
+            start = end
+
+    def _marked(self, cursor: Any, marker: str) -> bool:
+        """Writes the marker; False: it is there, so the rows are, too."""
+        ignore = (
+            ("INSERT INTO", "ON CONFLICT DO NOTHING")
+            if self.server.product == "PostgreSQL"
+            else ("INSERT IGNORE INTO", "")
+        )
+        cursor.execute(f"{ignore[0]} {MARKERS} (id, committed_at) VALUES (%s, now()) {ignore[1]}", (marker,))
+        return bool(cursor.rowcount == 1)
+
+    def make_markers(self) -> None:
+        """Makes the table of markers where it is missing, and forgets old ones."""
+        self.run(
+            f"CREATE TABLE IF NOT EXISTS {MARKERS} (id varchar(64) PRIMARY KEY, committed_at timestamp NOT NULL)"
+        )
+        self.run(f"DELETE FROM {MARKERS} WHERE committed_at < {_KEPT[self.server.product]}")
+
+    def run(self, statement: str) -> None:
+        """One statement in a transaction of its own."""
+        try:
+            if self.connection is None:
+                self.connection = connect(self.server)
+            with self.connection.cursor() as cursor:
+                cursor.execute(statement)
+            self.connection.commit()
+        except PenstockError:
+            raise
+        except Exception as err:
+            self.close()
+            raise failure(err, self.server) from None
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+
+class ServerWriter(JdbcWriter):
+    """At least once: buffers, retries and order are those of SQLite's writer."""
+
+    _parameters = staticmethod(server_parameters)
+
+    def __init__(self, table: TableInfo) -> None:
+        super().__init__(table)
+        self._statements = _Statements(table)
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        self._keys = self._statements.prepare(ctx)
+        self._flushed_ms = ctx.now_ms()
+
+    def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
+        self._statements.transaction(rows)
+
+    async def close(self) -> None:
+        await super().close()
+        self._statements.close()
+
+
+class ExactlyOnceWriter(SinkWriter):
+    """Rows of an epoch lie in its checkpoint. When that is complete they are written in one transaction with a marker;
+    a marker that is there says that they were written before."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self._retries: int = OPTIONS.read(table.options)["sink.max-retries"]
+        self._statements = _Statements(table)
+        self._batches: list[Batch] = []
+        self._staged: list[tuple[int, bytes]] = []
+
+    async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        self.ctx = ctx
+        self._keys = self._statements.prepare(ctx)
+        self._statements.make_markers()
+        for item in restored:
+            await self._write(item)
+
+    def write(self, batch: Batch) -> None:
+        self._batches.append(batch)
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        batches, self._batches = self._batches, []
+        if batches:
+            self._staged.append((checkpoint_id, _packed(batches)))
+
+        async def staged() -> list[bytes]:
+            return [item for at, item in self._staged if at <= checkpoint_id]
+
+        return staged()
+
+    async def commit(self, checkpoint_id: int) -> None:
+        while self._staged and self._staged[0][0] <= checkpoint_id:
+            await self._write(self._staged[0][1])
+            self._staged.pop(0)
+
+    def needs_commit(self) -> bool:
+        return bool(self._batches or self._staged)
+
+    async def _write(self, item: bytes) -> None:
+        rows = []
+        with pa.ipc.open_stream(item[_ID_BYTES:]) as stream:
+            for part in stream:
+                rows += changed_rows(server_parameters, Batch.from_arrow(self.ctx.schema, part), self._keys)
+        attempt = 0
+        while True:
+            try:
+                self._statements.transaction(rows, item[:_ID_BYTES].decode())
+                return
+            except ExternalError:
+                attempt += 1
+                if attempt > self._retries:
+                    raise
+                await asyncio.sleep(RETRY_PAUSE_S * attempt)
+
+    async def close(self) -> None:
+        self._statements.close()
+
+
+def _packed(batches: Sequence[Batch]) -> bytes:
+    """Rows with an id of their own before them."""
+    sink = pa.BufferOutputStream()
+    whole = Batch.concat(batches).to_arrow()
+    with pa.ipc.new_stream(sink, whole.schema) as stream:
+        stream.write_batch(whole)
+    return uuid.uuid4().hex.encode() + sink.getvalue().to_pybytes()
