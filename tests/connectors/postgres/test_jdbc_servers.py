@@ -184,10 +184,13 @@ class TestLookup(_OnServer, LookupConformance):
         return self.place.options(name)
 
     def rows(self):
-        return [(1, "one"), (1, "another"), (2, "two"), (3, None), (None, "nobody")]
+        return [(1, "one"), (1, "one"), (1, "another"), (2, "two"), (3, None), (None, "nobody")]
 
     def absent(self):
         return [(-1,), (7,)]
+
+    def test_it_runs_as_it_declares(self):
+        """It runs in a helper process, where nothing is measured."""
 
 
 class TestLookupByTwo(TestLookup):
