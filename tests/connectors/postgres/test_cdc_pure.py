@@ -10,8 +10,9 @@ import pytest
 
 from penstock.connectors.postgres_cdc import pgoutput
 from penstock.connectors.postgres_cdc.position import Cursor, Position, View, Window, lsn_of, lsn_text
+from penstock.connectors.postgres_cdc.replication import stream_failure
 from penstock.connectors.postgres_cdc.values import DatabaseType, check_type, column_of, parse_array
-from penstock.errors import ConnectorError, InternalError, RecordError
+from penstock.errors import ConnectorError, ExternalError, InternalError, RecordError
 from penstock.types import logical as t
 from penstock.types.batch import RowKind
 
@@ -173,3 +174,13 @@ def test_a_type_that_cannot_hold_every_value_is_refused(type_, base, modifier, a
 ])  # fmt: skip
 def test_a_type_that_holds_every_value_is_taken(type_, base, modifier, array):
     check_type("c", type_, DatabaseType(base, "its name", modifier, array))
+
+
+@pytest.mark.parametrize(("code", "text", "kind"), [
+    ("", "server closed the connection unexpectedly", ExternalError), ("57P03", "the database system is starting up", ExternalError),
+    ("55006", "replication slot is active", ExternalError), ("42704", "slot does not exist", ConnectorError),
+    ("", "password authentication failed for user", ConnectorError),
+])  # fmt: skip
+def test_a_stream_that_breaks_is_waited_for_and_a_wrong_one_is_refused(code, text, kind):
+    options = {"hostname": "h", "port": 1, "database-name": "d", "slot.name": "s"}
+    assert type(stream_failure("what", text, code, options)) is kind

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.connectors.postgres_cdc.database import connection_words, failure, literal, quoted
 from penstock.connectors.postgres_cdc.position import lsn_text
 from penstock.connectors.postgres_cdc.slot import publication_name
-from penstock.errors import ExternalError
+from penstock.errors import ExternalError, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,17 +58,9 @@ class ReplicationStream:
         self._flushed = 0
         self._received = lsn
 
-    def _failed(self, what: str, code: str = "") -> Exception:
-        text = self._connection.error_message.decode(errors="replace").strip() or "the connection was closed"
-        if code == "55006":  # the slot is active
-            return ExternalError(
-                what,
-                got=text,
-                where=f"replication slot '{self._options['slot.name']}'",
-                remedy="end the job that reads the slot, or set another 'slot.name'",
-            )
-        error = ExternalError(text) if not code else _Told(text, code)
-        return failure(error, what, self._options)
+    def _failed(self, what: str, code: str = "") -> PenstockError:
+        text = self._connection.error_message.decode(errors="replace").strip()
+        return stream_failure(what, text or "the connection was closed", code, self._options)
 
     def fileno(self) -> int:
         """The socket, for a selector."""
@@ -119,6 +111,20 @@ class ReplicationStream:
     def close(self) -> None:
         """Closes the connection; the server frees the slot."""
         self._connection.finish()
+
+
+def stream_failure(what: str, text: str, code: str, options: Mapping[str, Any]) -> PenstockError:
+    """What the server or libpq said, as our error. ``code``: SQLSTATE; empty when the connection broke."""
+    from psycopg import OperationalError
+
+    if code == "55006":  # the slot is active
+        return ExternalError(
+            what,
+            got=text,
+            where=f"replication slot '{options['slot.name']}'",
+            remedy="end the job that reads the slot, or set another 'slot.name'",
+        )
+    return failure(_Told(text, code) if code else OperationalError(text), what, options)
 
 
 class _Told(Exception):
