@@ -9,7 +9,7 @@ import pytest
 
 from penstock.connectors.cutting import first_rows
 from penstock.errors import ConnectorError
-from penstock.operators.source_changes import by_key
+from penstock.operators.source_changes import by_key, check_updates
 from penstock.testing.conformance.driving import rows_of
 from penstock.types import Batch, RowKind, Schema
 from penstock.types import logical as t
@@ -57,18 +57,23 @@ async def test_a_file_of_updates_is_read_in_whole_updates(harness, tmp_path: Pat
         await reader.close()
         for batch in batches:
             assert batch.kinds[-1] != BEFORE, limit
-            by_key(batch, (0,), drops_before=False, where="a")
+            check_updates(batch, "a")
         rows = [change for batch in batches for change in batch.rows()]
         whole = whole or rows
         assert rows == whole
     assert len(whole) == 40 + sum(1 for i in range(40) if i % 3)
 
 
-@pytest.mark.parametrize("drops_before", [True, False])
-def test_an_update_in_two_batches_is_refused(drops_before: bool) -> None:
+def test_an_update_in_two_batches_is_refused() -> None:
     """A versioned table kept the old version for ever when the key had changed."""
     with pytest.raises(ConnectorError, match="parts the old row"):
-        by_key(changes(INSERT, BEFORE), (0,), drops_before=drops_before, where="people")
+        check_updates(changes(INSERT, BEFORE), "people")
+
+
+@pytest.mark.parametrize("drops_before", [True, False])
+def test_an_old_row_whose_new_row_was_set_aside_is_a_deletion(drops_before: bool) -> None:
+    kept = by_key(changes(INSERT, BEFORE, INSERT), (0,), drops_before=drops_before)
+    assert [kind for kind, _ in kept.rows()] == [INSERT, DELETE, INSERT]
 
 
 def test_the_conformance_kit_finds_a_parted_update() -> None:

@@ -329,3 +329,19 @@ def test_explain_shows_the_normaliser_and_its_state():
     assert "Normalize(key=[id])" in text
     assert "one row per key" in text
     assert "changelog=upsert" in text
+
+
+@pytest.mark.parametrize("query", ["SELECT id, m FROM people", "SELECT COUNT(*), SUM(m) FROM people"])
+def test_a_new_row_that_is_set_aside_leaves_no_old_one(query):
+    """The job failed, and blamed the connector for it."""
+    MemoryTable(
+        "people", SCHEMA,
+        [[batch((INSERT, 1, "4", 10, at(1)), (INSERT, 2, "5", 20, at(2)),
+                (BEFORE, 1, "4", 10, at(3)), (AFTER, 1, "x", 11, at(3)))]],
+        changelog="retract",
+    )  # fmt: skip
+    script = (
+        "CREATE TABLE people (id INT, name STRING NOT NULL, n BIGINT, at TIMESTAMP(3), m AS CAST(name AS INT), "
+        "PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'memory', 'name' = 'people', 'on-error' = 'skip');"
+    )
+    assert rows(script, query) == [(2, 5) if "id" in query else (1, 5)]

@@ -39,35 +39,41 @@ def computed_upserts(batch: Batch, schema: Schema, computed: Computed, known: Se
     return Batch.concat([whole, gone.with_columns(schema, partial)]).take(order)
 
 
-def by_key(batch: Batch, keys: Sequence[int], *, drops_before: bool, where: str) -> Batch:
-    """The changelog of a table whose rows have the key ``keys``.
+def check_updates(batch: Batch, where: str) -> None:
+    """Raises ConnectorError unless every −U of a source's batch has its +U directly behind it. Without the new row it
+    is not known whether the key has changed. ``where`` names the source."""
+    if batch.kinds is None:
+        return
+    before = np.flatnonzero(batch.kinds == BEFORE)
+    alone = before[np.append(batch.kinds, INSERT)[before + 1] != AFTER]
+    if len(alone):
+        raise ConnectorError(
+            "the connector parts the old row of an update from the new one",
+            expected="in each batch, every -U directly before its +U",
+            got=f"a -U at row {alone[0]} of {len(batch)}, and no +U behind it",
+            where=where,
+            remedy="cut batches with penstock.connectors.api.first_rows, or give deletions and insertions",
+        )
+
+
+def by_key(batch: Batch, keys: Sequence[int], *, drops_before: bool) -> Batch:
+    """The changelog of a table whose rows have the key ``keys``, of a batch whose updates were whole.
 
     A −U and its +U, the next row, with another key become a −D and a +I: an operator that keeps rows by key sees two
-    rows. ``drops_before``: the other −U rows are left out, for consumers that replace rows by the key.
-
-    Raises:
-        ConnectorError: A −U has no +U behind it. Without the new row it is not known whether the key has changed;
-            ``where`` names the source.
+    rows. A −U whose +U was set aside by ``on-error`` is a −D. ``drops_before``: the other −U rows are left out, for
+    consumers that replace rows by the key.
     """
     if batch.kinds is None or not (batch.kinds == BEFORE).any():
         return batch
     before = np.flatnonzero(batch.kinds == BEFORE)
     after = np.minimum(before + 1, len(batch) - 1)
-    alone = batch.kinds[after] != AFTER
-    if alone.any():
-        raise ConnectorError(
-            "the connector parts the old row of an update from the new one",
-            expected="in each batch, every -U directly before its +U",
-            got=f"a -U at row {before[alone][0]} of {len(batch)}, and no +U behind it",
-            where=where,
-            remedy="cut batches with penstock.connectors.api.first_rows, or give deletions and insertions",
-        )
-    moved = np.zeros(len(before), np.bool_)
+    paired = batch.kinds[after] == AFTER
+    same = paired.copy()
     for key in keys:
         column = batch.columns[key]
-        moved |= ~equal_or_both_null(column.take(before), column.take(after))
+        same &= equal_or_both_null(column.take(before), column.take(after))
     kinds = batch.kinds.copy()
-    kinds[before[moved]] = DELETE
-    kinds[after[moved]] = INSERT
+    kinds[before[~same]] = DELETE
+    kinds[after[paired & ~same]] = INSERT
     out = batch.with_kinds(kinds)
     return out.filter(kinds != BEFORE) if drops_before else out

@@ -21,7 +21,7 @@ from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
-from penstock.operators.source_changes import by_key, computed_upserts
+from penstock.operators.source_changes import by_key, check_updates, computed_upserts
 from penstock.operators.watermarks import EventTimes, SplitWatermarks
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types.batch import Batch
@@ -177,10 +177,12 @@ class SourceOperator(SourceDriver):
             steps = np.arange(first, self._arrival, dtype=np.int64)
             values = steps * self.ctx.parallelism + self.ctx.subtask_index
             batch = _append(batch, Column(BigIntType(nullable=False), values))
+        keyed = self._spec.changelog == "retract" and bool(self._spec.changelog_keys)
+        if keyed:
+            check_updates(batch, self.ctx.name)
         out = self._compute(batch)
-        if self._spec.changelog == "retract" and self._spec.changelog_keys:
-            keys, drops = self._spec.changelog_keys, self._spec.drops_before
-            out = by_key(out, keys, drops_before=drops, where=self.ctx.name)
+        if keyed:
+            out = by_key(out, self._spec.changelog_keys, drops_before=self._spec.drops_before)
         highest = None
         if self._event_times is not None and out.num_rows:
             highest = self._event_times.highest(out)
