@@ -62,11 +62,20 @@ class _OnServer:
     def _place(self, place):
         self.place = place
 
+    in_helpers = False
+
     def connector(self):
-        return Direct()
+        return JdbcServerConnector() if self.in_helpers else Direct()
 
 
-class TestScan(_OnServer, SourceConformance):
+class _Measured(_OnServer):
+    def test_it_runs_as_it_declares(self):
+        """As it is declared: in helper processes."""
+        self.in_helpers = True
+        super().test_it_runs_as_it_declares()
+
+
+class TestScan(_Measured, SourceConformance):
     schema = SCHEMA
 
     def options(self):
@@ -81,9 +90,6 @@ class TestScan(_OnServer, SourceConformance):
 
     def expected(self):
         return [(i, f"name {i}") for i in range(30)]
-
-    def test_it_runs_as_it_declares(self):
-        """It runs in a helper process, where nothing is measured."""
 
 
 class TestSink(_OnServer, SinkConformance):
@@ -100,9 +106,6 @@ class TestSink(_OnServer, SinkConformance):
 
     async def visible(self, options):
         return list(self.place.execute(f"SELECT id, name FROM {options['table-name']}"))
-
-    def test_it_runs_as_it_declares(self):
-        """It runs in a helper process, where nothing is measured."""
 
 
 class TestExactlyOnceSink(TestSink):
@@ -173,7 +176,7 @@ def test_exactly_once_of_sqlite_is_refused(tmp_path):
         validate_table(SCHEMA, options, role="sink")
 
 
-class TestLookup(_OnServer, LookupConformance):
+class TestLookup(_Measured, LookupConformance):
     schema = SCHEMA
 
     def options(self):
@@ -188,9 +191,6 @@ class TestLookup(_OnServer, LookupConformance):
 
     def absent(self):
         return [(-1,), (7,)]
-
-    def test_it_runs_as_it_declares(self):
-        """It runs in a helper process, where nothing is measured."""
 
 
 class TestLookupByTwo(TestLookup):
