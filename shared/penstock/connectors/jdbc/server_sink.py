@@ -13,7 +13,7 @@ from penstock.connectors.jdbc.server_values import server_parameters
 from penstock.connectors.jdbc.servers import connect, failure, server_of
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
-from penstock.errors import ExternalError, PenstockError
+from penstock.errors import ConnectorError, ExternalError, PenstockError
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 #: The table of markers, beside the table that is written.
 MARKERS = "penstock_commits"
-_ID_BYTES = 32
-#: Markers are kept so long: a savepoint that is older writes its last rows once more.
+#: An id is the time at which it was made, ms since 1970, and chance: 12 and 20 hexadecimal digits.
+_ID_BYTES, _TIME_DIGITS = 32, 12
+#: Markers are kept so long. Of rows that are a day younger than that, a marker can still be found.
 _KEPT = {"PostgreSQL": "now() - INTERVAL '30 days'", "MySQL": "now() - INTERVAL 30 DAY"}
+_OLDEST_MS = 29 * 86_400_000
 
 
 class _Statements:
@@ -119,6 +121,9 @@ class ServerWriter(JdbcWriter):
         self.ctx = ctx
         self._keys = self._statements.prepare(ctx)
         self._flushed_ms = ctx.now_ms()
+        # Of a job that wrote exactly once before: perhaps they are in the table already, perhaps not.
+        for item in restored:
+            self._statements.transaction(_rows_of(item, ctx, self._keys))
 
     def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         self._statements.transaction(rows)
@@ -141,6 +146,8 @@ class ExactlyOnceWriter(SinkWriter):
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
         self._keys = self._statements.prepare(ctx)
+        for item in restored:
+            check_age(item, ctx.now_ms(), self._statements.table)
         self._statements.make_markers()
         for item in restored:
             await self._write(item)
@@ -151,7 +158,7 @@ class ExactlyOnceWriter(SinkWriter):
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         batches, self._batches = self._batches, []
         if batches:
-            self._staged.append((checkpoint_id, _packed(batches)))
+            self._staged.append((checkpoint_id, _packed(batches, self.ctx.now_ms())))
 
         async def staged() -> list[bytes]:
             return [item for at, item in self._staged if at <= checkpoint_id]
@@ -167,10 +174,7 @@ class ExactlyOnceWriter(SinkWriter):
         return bool(self._batches or self._staged)
 
     async def _write(self, item: bytes) -> None:
-        rows = []
-        with pa.ipc.open_stream(item[_ID_BYTES:]) as stream:
-            for part in stream:
-                rows += changed_rows(server_parameters, Batch.from_arrow(self.ctx.schema, part), self._keys)
+        rows = _rows_of(item, self.ctx, self._keys)
         attempt = 0
         while True:
             try:
@@ -186,10 +190,40 @@ class ExactlyOnceWriter(SinkWriter):
         self._statements.close()
 
 
-def _packed(batches: Sequence[Batch]) -> bytes:
+def _packed(batches: Sequence[Batch], now_ms: int) -> bytes:
     """Rows with an id of their own before them."""
     sink = pa.BufferOutputStream()
     whole = Batch.concat(batches).to_arrow()
     with pa.ipc.new_stream(sink, whole.schema) as stream:
         stream.write_batch(whole)
-    return uuid.uuid4().hex.encode() + sink.getvalue().to_pybytes()
+    return made_id(now_ms) + sink.getvalue().to_pybytes()
+
+
+def _rows_of(item: bytes, ctx: SourceContext, keys: Sequence[int]) -> list[tuple[bool, tuple[Any, ...]]]:
+    """The rows of a staged epoch, as ``transaction`` takes them."""
+    rows: list[tuple[bool, tuple[Any, ...]]] = []
+    with pa.ipc.open_stream(item[_ID_BYTES:]) as stream:
+        for part in stream:
+            rows += changed_rows(server_parameters, Batch.from_arrow(ctx.schema, part), keys)
+    return rows
+
+
+def made_id(now_ms: int) -> bytes:
+    """A new id of an epoch that is staged at ``now_ms``."""
+    random = uuid.uuid4().hex[: _ID_BYTES - _TIME_DIGITS]
+    return f"{now_ms:0{_TIME_DIGITS}x}{random}".encode()
+
+
+def check_age(item: bytes, now_ms: int, table: str) -> None:
+    """Raises ConnectorError for restored rows that are so old that their marker may have been deleted: whether they
+    were written cannot be told any more."""
+    staged_ms = int(item[:_TIME_DIGITS], 16)
+    if now_ms - staged_ms <= _OLDEST_MS:
+        return
+    raise ConnectorError(
+        f"rows for table '{table}' were staged too long ago to be written exactly once",
+        expected=f"a checkpoint or savepoint of the last {_OLDEST_MS // 86_400_000} days: markers in {MARKERS} are kept for 30",
+        got=f"rows of {(now_ms - staged_ms) // 86_400_000} days ago",
+        where="the state of the sink",
+        remedy="start from a newer savepoint; or set 'sink.delivery-guarantee' = 'at-least-once' and look for doubled rows",
+    )
