@@ -211,3 +211,14 @@ class StagedWriter(SinkWriter):
 
     async def close(self) -> None:
         await end_tasks(self._staging)
+
+
+async def commit_left(writer: SinkWriter, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+    """Commit what a job staged that wrote exactly once before, for a writer that is at least once from now on.
+    ``writer``: one that is exactly once, which is opened and closed here."""
+    if not restored:
+        return
+    try:
+        await writer.open(ctx, restored)
+    finally:
+        await writer.close()

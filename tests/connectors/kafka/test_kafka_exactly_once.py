@@ -66,6 +66,22 @@ async def test_the_marker_lies_with_the_rows_at_the_broker(harness, shared_kafka
     assert shared_kafka.committed(f"p-{topic}-op-1-0", topic, 1) == [7]
 
 
+async def test_what_is_staged_is_committed_by_a_sink_that_is_at_least_once_from_now_on(harness, shared_kafka):
+    """It was lost."""
+    topic = shared_kafka.topic()
+    options = table(shared_kafka, topic)
+    writer = await harness.writer(SCHEMA, options)
+    writer.write(batch(0, 5))
+    state = await writer.begin_checkpoint(1)
+    await writer.close()
+    options["sink.delivery-guarantee"] = "at-least-once"
+    other = await harness.writer(SCHEMA, options, state, attempt=2)
+    other.write(batch(5, 7))
+    assert await other.begin_checkpoint(2) == []
+    assert ids(shared_kafka, topic) == list(range(7))
+    await other.close()
+
+
 async def test_two_sinks_of_one_table_do_not_take_each_others_epochs_for_their_own(harness, shared_kafka):
     topic = shared_kafka.topic()
     options = table(shared_kafka, topic)

@@ -98,6 +98,23 @@ async def test_a_crash_before_the_commit_loses_nothing(harness, shared_nats, nam
     await other.close()
 
 
+async def test_what_is_staged_is_committed_by_a_sink_that_is_at_least_once_from_now_on(
+    harness, shared_nats, name
+):
+    """It was lost."""
+    opts = options(shared_nats, name)
+    writer = await harness.writer(SCHEMA, opts)
+    writer.write(batch(0, 50))
+    state = await writer.begin_checkpoint(1)
+    await writer.close()
+    opts["sink.delivery-guarantee"] = "at-least-once"
+    other = await harness.writer(SCHEMA, opts, state, attempt=2)
+    other.write(batch(50, 55))
+    assert await other.begin_checkpoint(2) == []
+    assert await stored(harness, shared_nats, name) == list(range(55))
+    await other.close()
+
+
 async def test_a_crash_between_two_batches_goes_on_behind_the_first(harness, shared_nats, name, monkeypatch):
     opts = options(shared_nats, name)
     writer = await harness.writer(SCHEMA, opts)

@@ -29,14 +29,24 @@ class Direct(JdbcServerConnector):
     runs = "native"
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def place(request):
+def _placed(request):
     """A server and a new database in it."""
     postgres = request.param == "postgresql"
     server = request.getfixturevalue("shared_postgres" if postgres else "shared_mariadb")
     database = server.database()
     yield Place(server, database, request.param)
     server.drop(database)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def place(request):
+    yield from _placed(request)
+
+
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.soak)])
+def kit_place(request):
+    """The kits take minutes a server."""
+    yield from _placed(request)
 
 
 class Place:
@@ -59,8 +69,8 @@ class Place:
 
 class _OnServer:
     @pytest.fixture(autouse=True)
-    def _place(self, place):
-        self.place = place
+    def _place(self, kit_place):
+        self.place = kit_place
 
     in_helpers = False
 

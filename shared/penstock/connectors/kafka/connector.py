@@ -145,15 +145,18 @@ class KafkaConnector(DeclaredConnector):
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.kafka.encoding import MessageEncoder
-
-        encoder = MessageEncoder(table, self.option_set, lambda keys: self._parts(table, keys))
-        if self.sink_guarantee(table) == "exactly-once":
-            from penstock.connectors.kafka.exactly_once import ExactlyOnceWriter
-
-            return ExactlyOnceWriter(table, self.option_set, encoder)
+        from penstock.connectors.kafka.exactly_once import ExactlyOnceWriter
         from penstock.connectors.kafka.sink import KafkaWriter
 
-        return KafkaWriter(table, self.option_set, encoder)
+        def encoder() -> MessageEncoder:
+            return MessageEncoder(table, self.option_set, lambda keys: self._parts(table, keys))
+
+        def exactly_once() -> SinkWriter:
+            return ExactlyOnceWriter(table, self.option_set, encoder())
+
+        if self.sink_guarantee(table) == "exactly-once":
+            return exactly_once()
+        return KafkaWriter(table, self.option_set, encoder(), exactly_once)
 
 
 class UpsertKafkaConnector(KafkaConnector):

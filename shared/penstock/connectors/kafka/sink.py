@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from penstock.connectors.base import SinkWriter
 from penstock.connectors.kafka.client import client_properties
 from penstock.connectors.kafka.producer import KafkaProducer
+from penstock.connectors.staging import commit_left
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.encoding import MessageEncoder
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
 
 class KafkaWriter(SinkWriter):
     """Writes messages at least once. With the guarantee ``none`` a checkpoint does not wait for
-    acknowledgements, and a crash loses the messages on their way."""
+    acknowledgements, and a crash loses the messages on their way.
 
-    def __init__(self, table: TableInfo, option_set: OptionSet, encoder: MessageEncoder) -> None:
+    ``exactly_once``: makes a writer that commits what an exactly-once sink has staged before.
+    """
+
+    def __init__(
+        self,
+        table: TableInfo,
+        option_set: OptionSet,
+        encoder: MessageEncoder,
+        exactly_once: Callable[[], SinkWriter],
+    ) -> None:
+        self._exactly_once = exactly_once
         self._options = option_set.read(table.options)
         self._properties = client_properties(table.options, option_set.owner)
         self._owner = option_set.owner
@@ -31,6 +42,7 @@ class KafkaWriter(SinkWriter):
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
+        await commit_left(self._exactly_once(), ctx, restored)
         where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._options['topic']}'"
         self._producer = KafkaProducer(self._properties, self._options["topic"], where)
         await self._encoder.open(ctx, await self._producer.partitions())

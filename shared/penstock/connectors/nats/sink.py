@@ -19,6 +19,7 @@ from penstock.connectors.nats.encoding import MessageEncoder
 from penstock.connectors.nats.send_window import SendWindow
 from penstock.connectors.nats.settings import OPTIONS
 from penstock.connectors.nats.streams import sink_stream
+from penstock.connectors.staging import commit_left
 from penstock.errors import BrokerError, PenstockError
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ class AtLeastOnceWriter(SinkWriter):
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
+        from penstock.connectors.nats.exactly_once import ExactlyOnceWriter
+
         self.ctx = ctx
+        await commit_left(ExactlyOnceWriter(self._table), ctx, restored)
         self._encoder = MessageEncoder(self._table, self._options, ctx)
         url = server_url(self._options, ctx.config)
         client = await connect(url, f"penstock sink {ctx.uid} {ctx.subtask_index}")
