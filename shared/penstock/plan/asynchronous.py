@@ -24,7 +24,8 @@ replace = msgspec.structs.replace
 
 
 def split_async(node: n.Node) -> n.Node:
-    """The node over an operator that awaits its async functions; UnsupportedError where none can stand."""
+    """Moves the async calls of ``node`` into operators below ``node`` that await them. Raises
+    UnsupportedError if ``node`` must not contain async calls."""
     match node:
         case n.Project() if _any_async(node.expressions):
             below, expressions = _computed(node.input, list(node.expressions))
@@ -54,7 +55,7 @@ def _any_async(exprs: Iterable[Expr]) -> bool:
 
 
 def _calls(expr: Expr) -> Iterator[PythonCall]:
-    """Async calls, innermost first."""
+    """The async calls in an expression, the innermost first."""
     for child in children(expr):
         yield from _calls(child)
     if isinstance(expr, PythonCall) and expr.asynchronous:
@@ -62,7 +63,8 @@ def _calls(expr: Expr) -> Iterator[PythonCall]:
 
 
 def _computed(node: n.Node, exprs: list[Expr]) -> tuple[n.Node, list[Expr]]:
-    """The input with a column for every async call, and the expressions over it."""
+    """Returns ``node`` with a column appended for every async call in ``exprs``, and ``exprs`` with these
+    columns in place of the calls."""
     while _any_async(exprs):
         ready: list[Expr] = []
         for expr in exprs:

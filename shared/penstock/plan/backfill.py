@@ -1,8 +1,8 @@
-"""Whether Spark reads a job's history before it starts, and the graph by which it does.
+"""Decides whether Spark reads a job's history before the streaming job starts, and makes the graph for Spark.
 
 A job with a hybrid table (history, then live) may be *backfilled*: the vertices of the same
-plan run as Spark stages over the history, and the streaming job starts from the state that
-they leave. So the graph for it is the streaming job's, of more subtasks if that is wished;
+plan run as Spark stages over the history, and the streaming job starts from the state that these
+stages leave. So the backfill runs the streaming job's graph, with more subtasks if the user wants:
 operators have the same uids at any parallelism.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.plan.engine import SparkSupport
 
 HYBRID = "hybrid"
-#: Sinks that write where their slot is: rows made on an executor do not get there.
+#: Sinks that write in their slot's process, which rows made on one of Spark's executors cannot reach.
 _IN_SLOT = {
     "collect": "the rows of a SELECT go from its slot to whoever asked",
     "print": "it prints where the job's slot runs, not on Spark's executors",
@@ -49,8 +49,12 @@ BACKFILL_UID = "backfill"
 def with_backfill(
     graph: JobGraph, graph_of: Callable[[int, bool], JobGraph], spark: SparkSupport | None
 ) -> JobGraph:
-    """``graph`` with the backfill before it, or as it is. ``graph_of(parallelism, chained)``: the same job,
-    planned so. UnsupportedError if a backfill is asked for and impossible."""
+    """Adds a backfill to ``graph`` if the configuration and the sources call for one. If Spark cannot read
+    the history, the plan's text says why.
+
+    ``graph_of(parallelism, chained)`` plans the same job at another parallelism, with or without chains.
+    Raises UnsupportedError if the configuration asks for a backfill that is impossible.
+    """
     wanted = BACKFILL_ENGINE.read(graph.config)
     if wanted == "none" or (wanted == "auto" and (spark is None or not has_history(graph))):
         return graph
@@ -77,7 +81,7 @@ def with_backfill(
 
 
 def check(graph: JobGraph, spark: SparkSupport | None) -> None:
-    """UnsupportedError with the reason if Spark cannot read the job's history."""
+    """Raises UnsupportedError with the reason if Spark cannot read the job's history."""
     if not has_history(graph):
         raise UnsupportedError(
             "a backfill of a job without history",
@@ -124,13 +128,14 @@ def has_history(graph: JobGraph) -> bool:
 
 
 def is_backfilled(graph: JobGraph) -> bool:
-    """Whether Spark reads the job's history first. A job that begins from a savepoint has its history behind
-    it."""
+    """Whether Spark reads the job's history first. A job that begins from a savepoint has read its history
+    already."""
     return bool(graph.backfill) and not RECOVERY_PATH.read(graph.config)
 
 
 def backfill_graph(graph: JobGraph) -> JobGraph:
-    """The graph that runs first: one task that lets Spark read the history. If it fails, it begins again."""
+    """The graph that runs first: one task that lets Spark read the history. After a failure the task begins
+    again."""
     spec = SparkQuerySpec(graph=graph.backfill, sinks=(), backfill=True)
     node = OperatorNode(uid=BACKFILL_UID, name="Spark: backfill", spec=spec, output=Schema(()))
     vertex = JobVertex(id=BACKFILL_UID, name=node.name, operators=(node,), parallelism=1, max_parallelism=128)
@@ -144,7 +149,7 @@ def backfill_graph(graph: JobGraph) -> JobGraph:
 
 
 def _mixed(graph: JobGraph, vertex: JobVertex) -> bool:
-    """Whether the operator reads a table and takes rows of others as well."""
+    """Whether the vertex reads a table and also receives rows from other vertices, enumerators apart."""
     reads = any(isinstance(node.spec, SourceSpec | CollectionSourceSpec) for node in vertex.operators)
     return reads and any(
         not isinstance(graph.vertex(edge.source).operators[edge.source_operator].spec, EnumeratorSpec)

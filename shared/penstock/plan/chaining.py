@@ -1,8 +1,8 @@
 """Operator graph → job graph: chains (small DAGs) joined by edges.
 
-An operator is chained to its producers over forward edges of equal parallelism, unless
-that would make a cycle between vertices, or swallow another edge between the two chains that
-has to stay one (a hash edge between operators that meet again by a forward one).
+An operator is chained to its producers over forward edges of equal parallelism. There are two exceptions:
+the merge would make a cycle between vertices, or the two chains are also connected by an edge that cannot
+become a call (such as a hash edge beside the forward edge).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def build_vertices(
     operators: Sequence[PlannedOperator], *, max_parallelism: int, chaining: bool
 ) -> tuple[tuple[JobVertex, ...], tuple[JobEdge, ...]]:
-    """``operators`` in topological order."""
+    """The vertices and edges of the job graph. ``operators`` are in topological order."""
     groups = _Groups(operators)
     if chaining:
         for op in operators:
@@ -44,9 +44,9 @@ def build_vertices(
 
 
 def partitioning_of(op: PlannedOperator, inp: OperatorInput) -> Partitioning:
-    """The partitioning of an edge, with "as it comes" made definite. An operator that emits updates sends
-    them to one subtask in the order in which they were made: spread over subtasks, a row's new value
-    could arrive before its old one."""
+    """The partitioning of an edge; where the plan leaves it open (None), it is chosen here. An operator that
+    emits updates sends them to one subtask, in the order in which it made them: if they were spread over
+    subtasks, a row's new value could arrive before its old one."""
     if inp.partitioning is not None and not isinstance(inp.partitioning, Forward):
         return inp.partitioning
     if inp.source.parallelism == op.parallelism:
@@ -65,7 +65,7 @@ def _chainable(op: PlannedOperator, inp: OperatorInput) -> bool:
 
 
 class _Groups:
-    """Which operators share a vertex; a merge is refused if it would close a cycle."""
+    """Groups of operators that share a vertex. A merge of two groups that would close a cycle is refused."""
 
     def __init__(self, operators: Sequence[PlannedOperator]) -> None:
         self.operators = operators
@@ -92,7 +92,7 @@ class _Groups:
         )
 
     def _other_path(self, a: int, b: int) -> bool:
-        """Whether group b is reached from a through a third group."""
+        """Whether a path leads from a to b through a third group, or any path leads from b back to a."""
         successors: dict[int, set[int]] = {}
         for op in self.operators:
             for inp in all_inputs(op):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.plan.properties import Analysis
 
 Mode = Literal["append", "upsert", "retract"]
-#: Connectors that take updates by whatever key the query has.
+#: Connectors that take updates by any key: the key of the query is used.
 _ANY_KEY = ("blackhole", "collect")
 
 
@@ -30,7 +30,7 @@ class SinkMode:
 
 
 class ChangelogModes:
-    """Modes for a whole plan. ``before(node)``: a consumer needs the node's −U rows."""
+    """The changelog mode of every edge of a plan. ``sinks``: the mode of each sink, by id."""
 
     def __init__(self, sinks: Sequence[Sink], analysis: Analysis) -> None:
         self._analysis = analysis
@@ -66,12 +66,14 @@ def smallest_key(unique: Sequence[frozenset[int]]) -> tuple[int, ...]:
 
 
 def keys_in_order(node: Node, analysis: Analysis) -> list[frozenset[int]]:
-    """The keys of a node's rows by which an old row may be found again: see ``Node.in_order``."""
+    """The keys of a node's rows by which a consumer can find the old row of an update; see
+    ``Node.in_order``."""
     return [key for key in analysis.of(node).unique if analysis.in_order(node, key)]
 
 
 def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
-    """UnsupportedError if the table takes no updates, or takes rows by key only and declares none."""
+    """The mode in which a sink receives rows. Raises UnsupportedError if the query updates rows and the table
+    takes no updates, or if the table takes rows by key only and declares no key."""
     known = analysis.of(sink.input)
     table = sink.table
     if not known.updating and ("append" in table.sink_modes or "upsert" not in table.sink_modes):

@@ -43,7 +43,7 @@ def referenced(value: Any) -> set[int]:
 
 
 def moved(value: Any, at: Mapping_) -> Any:
-    """The value of such a field over another layout of the columns."""
+    """The value of such a field after the columns have moved. ``at``: old column → new column."""
     match value:
         case None:
             return None
@@ -63,17 +63,17 @@ def moved(value: Any, at: Mapping_) -> Any:
 
 
 def same_columns(width: int) -> Mapping_:
-    """Every column at its old place."""
+    """The mapping that leaves each of ``width`` columns at its place."""
     return {i: i for i in range(width)}
 
 
 def kept_columns(kept: Sequence[int]) -> Mapping_:
-    """The mapping for a layout in which these columns are left, in order."""
+    """The mapping for a layout that has only the columns ``kept``, in this order."""
     return {column: i for i, column in enumerate(kept)}
 
 
 def with_rowtime(old: Schema, new: Schema) -> Schema:
-    """The new columns with the old event time, if that is still among them."""
+    """The schema ``new`` with the event-time column of ``old``, if ``new`` still has that column."""
     return Schema(new.fields, old.rowtime if old.rowtime in new.names else None)
 
 
@@ -86,7 +86,8 @@ def appended_schema(given: Schema, own: Schema, at: Mapping_, width: int) -> Sch
 
 
 def renamed(given: Sequence[Field], own: Schema, at: Mapping[int, int]) -> Schema:
-    """Columns under the node's own names and types; columns that it did not have keep theirs."""
+    """The columns ``given`` under the names and types of ``own``; a column that ``own`` does not have keeps
+    its name and type."""
     back = {new: old for old, new in at.items()}
     fields: list[Field] = []
     taken = set(own.names)

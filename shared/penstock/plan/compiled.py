@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def encode_plan(graph: JobGraph) -> bytes:
-    """The file's content, UTF-8. The same statement gives the same content, wherever in a script it stands."""
+    """The file's content as UTF-8. A statement gives the same content at any place in a script."""
     bare = _without_positions(
         msgspec.structs.replace(
             graph,
@@ -65,8 +65,8 @@ def encode_plan(graph: JobGraph) -> bytes:
 
 
 def decode_plan(data: bytes, where: str) -> JobGraph:
-    """The job graph of a plan. SpecError, which names ``where``, if it is no plan, is damaged, has a newer
-    version, or needs what this Penstock does not have."""
+    """The job graph of a compiled plan. Raises SpecError, which names ``where``, if ``data`` is no plan, is
+    damaged, has a newer version, or needs something that this Penstock does not have."""
     try:
         document = json.loads(data)
     except RecursionError as err:
@@ -135,7 +135,7 @@ def _read_1(document: dict[str, Any], where: str) -> JobGraph:
     return msgspec.structs.replace(graph, plan=plan)
 
 
-#: Version → its reader. Every version that was ever written stays readable.
+#: Version → the function that reads it. Every version that was ever written stays readable.
 _READERS = {1: _read_1}
 
 
@@ -170,7 +170,7 @@ def _content(tree: Any) -> str:
 
 
 def _without_positions(part: T) -> T:
-    """Calls without their line and column in the script."""
+    """The part with all calls stripped of their line and column in the script."""
     made: Any = part
     if isinstance(part, tuple):
         made = tuple(_without_positions(item) for item in part)

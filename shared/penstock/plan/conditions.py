@@ -55,7 +55,7 @@ def _without_common(part: Expr) -> list[Expr]:
 
 
 def disjuncts(expr: Expr) -> list[Expr]:
-    """The branches of an OR; any other condition is its own only branch."""
+    """The branches of an OR. Any other condition counts as one branch."""
     if isinstance(expr, Call) and expr.function == "OR":
         return [branch for arg in expr.args for branch in disjuncts(arg)]
     return [expr]
@@ -100,16 +100,16 @@ class EqualColumns:
             self._class[column] = merged
 
     def of(self, column: int) -> set[int]:
-        """The columns equal to this one, itself among them."""
+        """The columns equal to ``column``, including ``column``."""
         return self._class.get(column, {column})
 
     def classes(self) -> list[list[int]]:
-        """Each class once, its columns in order."""
+        """Every class of equal columns, each as a sorted list."""
         return [sorted(found) for column, found in sorted(self._class.items()) if column == min(found)]
 
 
 def equal_pair(part: Expr) -> tuple[InputRef, InputRef] | None:
-    """The two columns of ``column = column``, where they have one type."""
+    """The two columns of ``column = column`` if both have the same type; otherwise None."""
     if not isinstance(part, Call) or part.function != "=" or len(part.args) != 2:
         return None
     a, b = part.args
@@ -147,7 +147,7 @@ def compared_with_constants(part: Expr) -> int | None:
 
 
 def never_true(condition: Expr) -> bool:
-    """Whether a condition is FALSE or NULL, whatever the row."""
+    """Whether a condition is FALSE or NULL for every row."""
     if isinstance(condition, Literal):
         return not condition.value
     if not _constant(condition) or not is_deterministic(condition):
@@ -156,7 +156,7 @@ def never_true(condition: Expr) -> bool:
     try:
         value = compile_expr(condition)(one).to_pylist()[0]
     except (PenstockError, ArithmeticError, ValueError):
-        return False  # It fails as soon as a row reaches it.
+        return False  # The evaluation fails; a row that reaches the condition must see that error.
     return not value
 
 

@@ -1,7 +1,7 @@
-"""By which columns the rows of an operator are spread over its subtasks, and by which they must be.
+"""By which columns an operator's rows are spread over its subtasks, and by which columns they have to be.
 
 Both are derived only from edges and from the declarations of the operators' specs. The translation's own
-notes (``PlannedOperator.hashed``) are not read, so that a mistake there is found.
+notes (``PlannedOperator.hashed``) are not read, so that a mistake in these notes is found.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def meets(op: PlannedOperator, distributions: Distributions) -> bool:
 
 
 def _hashed_as(type_: LogicalType) -> object:
-    """Equal for types whose equal values have equal hashes (``columnar.hashing``)."""
+    """A value that is the same for two types if equal values of these types have equal hashes
+    (``columnar.hashing``)."""
     if isinstance(type_, t.DecimalType):
         return ("decimal", type_.scale)
     if isinstance(type_, (t.FloatType, t.DoubleType)):

@@ -1,4 +1,4 @@
-"""The uids that operators had before ``plan.identity``, by which savepoints of that version are found.
+"""The uids that operators had before ``plan.identity`` existed; state in savepoints of that version has them.
 
 Such a uid is the operator's kind and 16 hexadecimal digits over every field of every node below it, so a new
 field of a node would change it. ``FIELDS`` holds the fields that existed then; a field added since counts
@@ -20,21 +20,24 @@ from penstock.plan.rewriting import Interner, without_places
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Fields that only the new ids need: no part of the old ones.
+#: Fields that only the new ids use; the old ids leave them out.
 _UNKNOWN_THEN = frozenset({"declared", "location", "label", "columns", "uid"})
 _INPUT_FIELDS = frozenset({"input", "left", "right", "inputs"})
 
 
 class EarlierFingerprints:
-    """Fingerprints of the nodes of one plan. ``code``: name of a function → its replacement (programs number
-    their functions in the order of the program)."""
+    """The old fingerprints of the nodes of one plan.
+
+    ``code``: function name → the text that replaces the name, because names only number the functions in the
+    order of the program.
+    """
 
     def __init__(self, code: Mapping[str, str] | None = None) -> None:
         self._prints: dict[int, tuple[n.Node, str]] = {}
         self._code = {f'"{name}"'.encode(): f'"{text}"'.encode() for name, text in (code or {}).items()}
 
     def of(self, node: n.Node) -> str:
-        """16 hex digits."""
+        """The fingerprint of ``node``: 16 hexadecimal digits."""
         found = self._prints.get(id(node))
         if found is None:
             inputs = [self.of(i) for i in n.inputs_of(node)]
@@ -48,9 +51,12 @@ class EarlierFingerprints:
 
 
 def originals_of(now: Sequence[n.Node], then: Sequence[n.Node]) -> dict[str, n.Node]:
-    """Fingerprint (``Interner``) of a node → the node at its place in the plan as the version before planned
-    it. The two plans differ in filters and projections only. A node over other columns has none, because
-    its state had another layout."""
+    """Fingerprint (``Interner``) of a node of the plan ``now`` → the node at the same place in ``then``, the
+    plan as the version before made it.
+
+    The two plans differ in filters and projections only. A node whose input has other columns than before
+    gets no entry, because its state had another layout.
+    """
     interner = Interner()
     found: dict[str, list[n.Node]] = {}
     seen: set[tuple[int, int]] = set()
@@ -76,12 +82,13 @@ def originals_of(now: Sequence[n.Node], then: Sequence[n.Node]) -> dict[str, n.N
 
     for new, old in zip(now, then, strict=True):
         visit(new, old)
-    # Two sources that have become one had positions of their own: the one source can continue from neither.
+    # Where two sources have become one, each of the two had its own position: the one source can continue
+    # from neither.
     return {fingerprint: nodes[0] for fingerprint, nodes in found.items() if len(nodes) == 1}
 
 
 def _then(value: Any) -> Any:
-    """The value as ``msgspec.to_builtins`` gave it in that version."""
+    """The value as ``msgspec.to_builtins`` converted it in the version before."""
     if isinstance(value, msgspec.Struct):
         kind = type(value)
         tag_field = kind.__struct_config__.tag_field
@@ -110,7 +117,7 @@ def _then(value: Any) -> Any:
 
 @functools.cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
-    """msgspec reads the annotations anew each time."""
+    """The fields of a struct, cached because msgspec reads the annotations anew on each call."""
     return msgspec.structs.fields(kind)
 
 
@@ -120,7 +127,7 @@ def _default(field: Any) -> Any:
     return field.default
 
 
-#: Struct → its fields in that version.
+#: Name of a struct → the fields that the struct had in the version before.
 FIELDS = {
     "AggregateCall": "function args type distinct filter ignore_nulls constants python",
     "Call": "function args type line column",

@@ -19,7 +19,8 @@ from penstock.types.logical import Schema
 
 
 def without_rows(node: n.Node) -> n.Node:
-    """A rule for ``bottom_up``: the node, or a ``Values`` of its schema without rows."""
+    """A rule for ``bottom_up``: replaces a node that gives no row by a ``Values`` without rows of the same
+    schema."""
     if node.gives_nothing([is_empty(child) for child in node.children()]):
         return empty(node.schema)
     if isinstance(node, n.Union_) and any(map(is_empty, node.inputs)):
@@ -28,7 +29,7 @@ def without_rows(node: n.Node) -> n.Node:
 
 
 def empty(schema: Schema) -> n.Values:
-    """A plan node without rows."""
+    """A plan node of this schema without rows."""
     batch = Batch(schema, [Column.of(field.type, []) for field in schema.fields]).to_arrow()
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:

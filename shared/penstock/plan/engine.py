@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 #: Environment variable of the planning process: the engine of jobs that name none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
-#: Where the checkpoints of an unbounded job on Spark lie; it is Spark's own key. Without it they lie with
-#: the job's other objects.
+#: The key, Spark's own, of the folder for the checkpoints of an unbounded job on Spark. A job without the key
+#: keeps them with its other objects.
 SPARK_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 #: Connectors of sinks that Spark's executors write themselves.
 NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
@@ -57,7 +57,7 @@ NATIVE_SINKS = frozenset(("filesystem", "blackhole"))
 class SparkSupport:
     """What the planning process knows of Spark. ``missing``: why Spark cannot be used at all (None: it can);
     ``check``: raises UnsupportedError with the reason for a graph that Spark cannot run; ``plan``:
-    Spark's own plan of a graph, with its costs or without."""
+    gives Spark's own plan of a graph, with or without costs."""
 
     missing: str | None
     check: Callable[[JobGraph], None]
@@ -76,8 +76,8 @@ class EngineChoice:
 def choose_engine(
     config: Mapping[str, str], *, bounded: bool, reads_tables: bool, spark: SparkSupport
 ) -> EngineChoice:
-    """Chooses by the configuration and by the job's sources. UnsupportedError if Spark is asked for and
-    cannot be used; SpecError if it is asked for and the job begins from a savepoint."""
+    """Chooses the engine by the configuration and by the job's sources. If the configuration asks for Spark:
+    raises UnsupportedError if Spark cannot be used, and SpecError if the job begins from a savepoint."""
     default = {ENGINE.key: os.environ[ENGINE_VARIABLE]} if ENGINE_VARIABLE in os.environ else {}
     wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
@@ -119,8 +119,8 @@ def choose_engine(
 def on_spark(graph: JobGraph) -> JobGraph:
     """The job graph whose tasks let Spark do the work of ``graph`` (of parallelism 1).
 
-    It has no checkpoints on the way: a batch begins again when it fails, and its sinks commit once, at the
-    end (the final checkpoint), or Spark commits for them.
+    The job takes no checkpoints while it runs: a batch that fails begins again. Its sinks commit once, in the
+    final checkpoint, or Spark commits for them.
     """
     content = encode_content(graph)
     sinks = sinks_of(graph)
@@ -146,8 +146,9 @@ def on_spark(graph: JobGraph) -> JobGraph:
 
 
 def check_stream_store(graph: JobGraph, store_url: str) -> None:
-    """SpecError if a job of Structured Streaming would have its checkpoints in a bucket. ``store_url``: URL
-    of the cluster's object store, where they lie unless the job names a folder."""
+    """Raises SpecError if a job of Structured Streaming would have its checkpoints in a bucket.
+    ``store_url``: URL of the cluster's object store, which holds the checkpoints unless the job names a
+    folder."""
     streams = not graph.bounded and any(
         isinstance(node.spec, SparkQuerySpec) for v in graph.vertices for node in v.operators
     )
@@ -156,9 +157,9 @@ def check_stream_store(graph: JobGraph, store_url: str) -> None:
 
 
 def check_stream_folder(location: str) -> None:
-    """SpecError if checkpoints of Structured Streaming cannot lie there. PySpark's wheel has no client for
-    buckets, and Penstock's own files beside Spark's are created only if they do not exist, as in a file
-    system."""
+    """Raises SpecError if ``location`` cannot hold checkpoints of Structured Streaming. PySpark's wheel has
+    no client for buckets. Penstock's own files beside Spark's are created only if they do not exist yet,
+    which needs a file system."""
     if "://" in location and not location.startswith("file://"):
         raise SpecError(
             "Structured Streaming cannot keep its checkpoints in a bucket: PySpark has no client for it",
@@ -172,7 +173,7 @@ def check_stream_folder(location: str) -> None:
 
 
 def explained(graph: JobGraph, spark: SparkSupport | None, *, cost: bool = False) -> str:
-    """The text of EXPLAIN for a planned job; with Spark's own plan if it runs there."""
+    """The text of EXPLAIN for a planned job, with Spark's own plan if the job runs on Spark."""
     if spark is None or spark.plan is None or not EXPLAIN_SPARK.read(graph.config):
         return graph.plan
     return graph.plan + spark.plan(graph, cost)
@@ -186,8 +187,8 @@ def program_graph(
     python_path: tuple[str, ...],
 ) -> JobGraph:
     """The job graph whose one task calls ``spec.function`` with Spark. The task is not repeated after a
-    failure, unless the configuration names a restart strategy, because nobody knows what the function had
-    done."""
+    failure unless the configuration names a restart strategy, because Penstock cannot know what the function
+    has done already."""
     node = OperatorNode(uid=spec.function, name=name, spec=spec, output=Schema(()))
     inner = JobGraph(
         name=name, vertices=(_vertex(spec.function, name, [node]),), edges=(), config=dict(config), bounded=True
@@ -205,10 +206,10 @@ def program_graph(
 
 
 def holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVertex, ...]:
-    """The vertices, of which the first also holds the slots that Spark works in.
+    """The vertices; the first one also holds the slots in which Spark works.
 
-    They are as many as the job's parallelism, on the task manager that runs Spark. A Spark outside the cluster
-    needs none.
+    It holds as many slots as the job's parallelism, on the task manager that runs Spark. A Spark outside the
+    cluster needs no slots.
     """
     if SPARK_MASTER.read(config) or SPARK_REMOTE.read(config):
         return tuple(vertices)
@@ -217,7 +218,7 @@ def holding(vertices: list[JobVertex], config: Mapping[str, str]) -> tuple[JobVe
 
 
 def encode_content(graph: JobGraph) -> str:
-    """The job graph for a ``SparkQuerySpec``: functions and code travel outside of it."""
+    """Encodes the job graph for a ``SparkQuerySpec``, without functions and code, which travel beside it."""
     bare = msgspec.structs.replace(graph, functions={}, python_path=(), plan="")
     return base64.b64encode(zlib.compress(encode_job_graph(bare))).decode()
 
@@ -228,7 +229,7 @@ def decode_content(text: str) -> JobGraph:
 
 
 def sinks_of(graph: JobGraph) -> list[OperatorNode]:
-    """Sinks in topological order; ``SparkQuerySpec.sinks`` counts them so."""
+    """The sinks in topological order; ``SparkQuerySpec.sinks`` holds indices into this list."""
     return [node for v in graph.vertices for node in v.operators if isinstance(node.spec, SinkSpec)]
 
 

@@ -55,7 +55,7 @@ def _section(title: str, text: str) -> list[str]:
 
 
 def logical_text(plan: LogicalPlan) -> str:
-    """A tree a sink; a sub-plan that occurs again is referred to by its number."""
+    """One tree for each sink. A sub-plan that occurs again is referred to by its number."""
     interner = Interner()
     sinks = [interner.intern(s) for s in plan.sinks]
     uses: dict[int, int] = {}
@@ -88,7 +88,7 @@ def logical_text(plan: LogicalPlan) -> str:
 
 
 def physical_text(operators: Sequence[PlannedOperator]) -> str:
-    """One operator a line: number, inputs with their partitioning, mode, state, guarantee."""
+    """One line for each operator: number, inputs with their partitioning, mode, state, guarantee."""
     number = {id(op): i + 1 for i, op in enumerate(operators)}
     lines = []
     for op in operators:

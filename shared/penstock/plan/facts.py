@@ -1,4 +1,4 @@
-"""What filters below say of a node's rows: comparisons of one column with constants."""
+"""Facts that the filters below a node guarantee for its rows: comparisons of one column with constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def known_facts(node: Node) -> list[Expr]:
-    """Conditions that every row of the node meets, wherever below the filter stands."""
+    """Conditions that every row of the node meets because of a filter at any place below the node."""
     facts: list[Expr] = []
     for child, at in node.carries():
         below = known_facts(child)

@@ -1,7 +1,7 @@
-"""Proof that a job graph is the physical plan: every edge, its partitioning, its rows' distribution.
+"""Checks that a job graph equals the physical plan: every edge, its partitioning, its rows' distribution.
 
-Cheap (linear in the operators), so every job graph is checked as it is made. A difference is a
-mistake of Penstock's, and would be a silent wrong row: no such graph leaves the planner.
+The check is linear in the number of operators, so the planner checks every job graph that it makes. A
+difference is a mistake in Penstock that could give wrong rows: the planner refuses such a graph.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def check_job_graph(
     edges: Sequence[JobEdge],
     partitioning_of: PartitioningOf,
 ) -> None:
-    """InternalError when the graph is not what the operators say, or an operator's rows are not
-    spread as its state needs."""
+    """Raises InternalError if the graph differs from the operators, or if an operator's rows are not spread
+    over the subtasks as its state needs."""
     _Check(operators, vertices, edges, partitioning_of).run()
     distributions = Distributions(partitioning_of)
     for op in operators:
@@ -40,12 +40,13 @@ def check_job_graph(
 def check_distribution(
     op: PlannedOperator, distributions: Distributions, partitioning_of: PartitioningOf
 ) -> None:
-    """InternalError when rows that an operator must see together may reach different subtasks, or
-    updates may overtake one another."""
+    """Raises InternalError if rows that an operator must see together may reach different subtasks, or if
+    one update may overtake another."""
     for inp in all_inputs(op):
         partitioning = partitioning_of(op, inp)
         updates = inp.tag is None and inp.source.mode != "append"
-        # A DataStream program may ask for it: ``rebalance()`` of a changelog.
+        # A partitioning that the user named is allowed: a DataStream program may call ``rebalance()`` on a
+        # changelog.
         if inp.partitioning is None and updates and isinstance(partitioning, Rebalance | Rescale):
             raise InternalError(
                 "updates of one row would be spread over several subtasks",
@@ -139,7 +140,7 @@ class _Check:
     def _input(
         self, op: PlannedOperator, inp: OperatorInput, vertex: JobVertex, position: int, made: ChainInput
     ) -> str:
-        """What is wrong with an input; empty when nothing is."""
+        """The mistake in an input, in words; empty if the input is right."""
         wanted = self.partitioning_of(op, inp)
         source_vertex, source_position = self.at[inp.source.uid]
         if made.gate is None:

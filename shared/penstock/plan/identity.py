@@ -2,7 +2,7 @@
 
 A name says which statement an operator works for, what it does, over which base tables, and which number it
 has among operators of its kind there, counted from the sources. A new filter, column or statement changes no
-name. The meaning uses the words of ``plan.lineage``.
+name. The meaning of the state is described in the words of ``plan.lineage``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _free(wanted: str, taken: set[str]) -> str:
 
 
 def _statements(operators: Sequence[PlannedOperator]) -> dict[int, tuple[str, ...]]:
-    """Operator → the statements that it feeds, each in one or two spellings."""
+    """Operator id → names of the statements that the operator feeds; a statement has one or two names."""
     found: dict[int, dict[str, None]] = {id(op): {} for op in operators}
     for op in reversed(operators):
         own = found[id(op)]
@@ -103,7 +103,7 @@ class _Names:
     def __init__(self, operators: Sequence[PlannedOperator], lineage: Lineage) -> None:
         self._lineage = lineage
         self._roles = {id(op): self._role(op) for op in operators}
-        #: Operator → role → how many operators of that role are below it, on the longest path.
+        #: Operator id → role → number of operators of that role below the operator, on the longest path.
         self._below: dict[int, dict[str, int]] = {}
         for op in operators:
             below: dict[str, int] = {}
@@ -114,7 +114,8 @@ class _Names:
                 role = self._roles[id(source)]
                 below[role] = max(below.get(role, 0), self._below[id(source)].get(role, 0) + 1)
             self._below[id(op)] = below
-        #: Sources that alone read their table: the table's name is enough to find them.
+        #: Role → number of sources with that role. A source that is the only reader of its table needs no
+        #: statement in its name.
         self._readers: dict[str, int] = {}
         for op in operators:
             if _reads(op):
@@ -142,6 +143,6 @@ def _reads(op: PlannedOperator) -> bool:
 
 
 def _meaning(op: PlannedOperator, lineage: Lineage) -> Meaning:
-    """(part → words, state → columns); nothing for an operator without state."""
+    """(part → words, state → columns); both are empty for an operator without state."""
     keeps = op.spec.is_source or op.spec.is_sink or op.spec.keeps_state()
     return op.node.meaning(op, lineage) if op.node is not None and keeps else ({}, {})

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from penstock.plan.node import Node
     from penstock.types.logical import LogicalType
 
-#: Longer words are cut, and end in a hash of the whole text.
+#: A longer text is cut; it then ends in a hash of the whole text.
 MOST_CHARACTERS = 240
 _KEPT_CHARACTERS = 180
-#: Parts of a meaning that say which rows are stored, not how.
+#: Parts of a meaning that say which rows are stored. The other parts say how rows are stored.
 UNSTORED = frozenset(("input", "left rows", "right rows", "condition", "reads", "writes"))
 #: Part → words, and state → what each of its columns holds.
 Meaning = tuple[dict[str, str], dict[str, tuple[str, ...]]]
@@ -33,7 +33,7 @@ _MIRRORED = {">": "<", ">=": "<="}
 
 
 def bounded(words: str) -> str:
-    """At most ``MOST_CHARACTERS``; different words stay different."""
+    """The words, cut to ``MOST_CHARACTERS``. Different texts stay different."""
     if len(words) <= MOST_CHARACTERS:
         return words
     return f"{words[:_KEPT_CHARACTERS]}…#{hashlib.sha256(words.encode()).hexdigest()[:16]}"
@@ -41,8 +41,8 @@ def bounded(words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``tables``: base tables below. ``atoms``: the relations whose product it is; ``conditions``: the rows
-    of the product that are left. ``columns``: where each column comes from."""
+    """The origin of some rows. ``tables``: base tables below. ``atoms``: the relations whose product the rows
+    are taken from; ``conditions``: what every row taken meets. ``columns``: where each column comes from."""
 
     tables: frozenset[str]
     atoms: tuple[str, ...]
@@ -51,7 +51,7 @@ class Relation:
 
     @property
     def rows(self) -> str:
-        """Which rows these are."""
+        """Describes, in words, which rows the relation has."""
         words = " × ".join(sorted(self.atoms))
         if self.conditions:
             words += " where " + " and ".join(sorted(self.conditions))
@@ -80,7 +80,7 @@ def opaque(tables: frozenset[str], atom: str, columns: tuple[str, ...]) -> Relat
     """Rows about whose origin nothing more is known.
 
     Args:
-        tables: Base tables that they come from.
+        tables: Base tables that the rows come from.
         atom: What the rows are, in words.
         columns: Where each column comes from, in words.
     """
@@ -98,22 +98,23 @@ def marked(relation: Relation, side: str) -> Relation:
 
 
 def optional(columns: Sequence[str]) -> tuple[str, ...]:
-    """Columns of the side of an outer join that may be NULL."""
+    """The words of columns that an outer join may fill with NULL: each gets a question mark."""
     return tuple(f"{c}?" for c in columns)
 
 
 def row_words(relation: Relation) -> str:
-    """The columns and the rows, in words."""
+    """The relation's columns and rows, in words."""
     return bounded(f"({', '.join(relation.columns)}) of {relation.rows}")
 
 
 def typed_row(relation: Relation, types: Sequence[LogicalType]) -> str:
-    """The columns with their types, and the rows, in words."""
+    """The relation's columns with their types, and its rows, in words."""
     return bounded(f"({', '.join(typed(relation.columns, types))}) of {relation.rows}")
 
 
 def typed(columns: Sequence[str], types: Sequence[LogicalType]) -> tuple[str, ...]:
-    """Each of ``columns`` with its type of ``types``, NULL or not: the layout of a state depends on both."""
+    """Each of ``columns`` with its type of ``types``, NULL or not, because the layout of a state depends on
+    both."""
     return tuple(f"{c} {x}" for c, x in zip(columns, types, strict=True))
 
 
@@ -144,7 +145,7 @@ def expression(expr: Expr, columns: Sequence[str]) -> str:
 
 
 def call_words(call: AggregateCall, columns: Sequence[str]) -> str:
-    """``SUM(DISTINCT orders.v BIGINT)``."""
+    """An aggregate call in words, such as ``SUM(DISTINCT orders.v BIGINT)``."""
     args = ", ".join(columns[a] for a in call.args) or "*"
     words = f"{call.python or call.function}({'DISTINCT ' if call.distinct else ''}{args})"
     words += f" filter {columns[call.filter]}" if call.filter is not None else ""
@@ -154,7 +155,7 @@ def call_words(call: AggregateCall, columns: Sequence[str]) -> str:
 
 
 def window_words(window: WindowSpec, columns: Sequence[str], keys: Iterable[str] = ()) -> str:
-    """``tumble(orders.ts, size 10000 ms)``."""
+    """A window in words, such as ``tumble(orders.ts, size 10000 ms)``."""
     time = "processing time" if window.time is None else "event time"
     if window.time is not None and window.time >= 0:
         time = columns[window.time]
@@ -193,20 +194,20 @@ def calls_words(calls: Sequence[AggregateCall], columns: Sequence[str]) -> str:
 
 
 def table_set(tables: frozenset[str]) -> str:
-    """``{orders, people}``."""
+    """A set of tables in words, such as ``{orders, people}``."""
     return "{" + ", ".join(sorted(tables)) + "}"
 
 
 def updates_words(retracts: bool) -> str:
-    """In words whether the input updates rows."""
+    """Says in words whether the input updates rows."""
     return "rows change" if retracts else "rows are only added"
 
 
 def befores_words(emit_before: bool) -> str:
-    """In words whether the output has rows of kind −U."""
+    """Says in words whether the output has rows of kind −U."""
     return "sends what it replaces" if emit_before else "sends new rows only"
 
 
 def values_words(data: str) -> str:
-    """Rows that the plan itself holds."""
+    """Describes rows that the plan itself holds."""
     return f"VALUES#{hashlib.sha256(data.encode()).hexdigest()[:16]}"

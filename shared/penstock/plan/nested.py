@@ -1,7 +1,8 @@
 """Nested projection: fields of ROW columns become columns of the scan.
 
-The source itself computes ``bid.price`` above a scan. The ROW is then pruned if no consumer needs all of it,
-and a connector with ``nested_projection`` makes only those fields.
+A field such as ``bid.price`` that is read right above a scan becomes a column of the scan. The ROW column is
+then pruned if no consumer needs all its fields, and a connector with ``nested_projection`` makes only the
+needed fields.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Path = tuple[int, int]
 
 
 def flatten_rows(roots: Sequence[n.Node]) -> list[n.Node]:
-    """The plan with fields that are read right above a scan pushed into it. Sub-plans must be shared by
-    identity: all consumers of one scan agree on its new columns."""
+    """Pushes fields that are read right above a scan into that scan. Sub-plans must be shared by identity,
+    because all consumers of one scan must agree on its new columns."""
     nodes = walk(roots)
     consumers: dict[int, list[n.Node]] = {}
     for node in nodes:
@@ -43,7 +44,8 @@ def flatten_rows(roots: Sequence[n.Node]) -> list[n.Node]:
 
 
 def _readers(node: n.Node, consumers: dict[int, list[n.Node]]) -> list[n.Filter | n.Project] | None:
-    """Filters and projections above; None if another node reads the columns by position."""
+    """The filters and projections above ``node``; None if a node of another kind reads its columns, by
+    position."""
     out: list[n.Filter | n.Project] = []
     for consumer in consumers.get(id(node), []):
         if isinstance(consumer, n.Project):

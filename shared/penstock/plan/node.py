@@ -2,8 +2,8 @@
 
 The rules and walks of the planner know no kind of node. They ask the node: which columns it reads and
 passes, what holds for its rows, which changes it needs to see, where its rows come from, its line in
-EXPLAIN, and which operators run it. A node answers in its own folder below ``penstock.plan.operators``, or
-in another package: no list of nodes exists here.
+EXPLAIN, and which operators run it. A kind of node answers in its own folder below
+``penstock.plan.operators``, or in another package: no list of nodes exists here.
 
 The default answers here are safe for any operator: it reads every column, nothing may be pushed below it,
 its rows have no key, and their order is lost. ``Unary`` and ``Binary`` answer for nodes that pass their
@@ -55,8 +55,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     """A logical operation and its traits. Nodes are immutable and compare by value. Column indices mean the
     columns of the node's input (of two inputs: the left columns, then the right)."""
 
-    #: ``module:function`` that makes the operators, given (translator, node). It is in a module of its own,
-    #: which is imported when a plan is translated: that module may know other nodes, the node itself must
+    #: ``module:function`` that makes the operators, given (translator, node). The function has a module of
+    #: its own, imported only when a plan is translated, because it may know other nodes, and the node must
     #: not.
     physical: ClassVar[str] = ""
     if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- inputs --------------------------------------------------------------------------------
 
     def children(self) -> tuple[Node, ...]:
-        """The nodes it reads."""
+        """The nodes that this node reads."""
         return ()
 
     def over(self, inputs: tuple[Node, ...]) -> Node:
@@ -77,7 +77,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- columns -------------------------------------------------------------------------------
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
-        """The columns that it needs of each input, if ``need`` of its own columns are needed."""
+        """The columns that the node needs of each input if ``need`` of its own columns are needed."""
         return [(child, set(range(len(child.schema)))) for child in self.children()]
 
     def pruned(self, pruner: Pruner, need: set[int]) -> tuple[Node, Mapping_]:
@@ -108,7 +108,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
         return []
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
-        """Whether it never emits a row. ``empty[i]``: input i has no row."""
+        """Whether the node never emits a row. ``empty[i]``: input i has no row."""
         return False
 
     # -- predicates ----------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- side outputs --------------------------------------------------------------------------
 
     def side_tags(self) -> list[str] | None:
-        """The side outputs it has; None: not known."""
+        """The tags of the node's side outputs; None: not known."""
         return None
 
     def side_input(self) -> Node | None:
@@ -167,7 +167,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- identity ------------------------------------------------------------------------------
 
     def relation(self, lineage: Lineage) -> Relation:
-        """Which base tables it reads, which rows it has, where its columns come from."""
+        """Which base tables the node reads, which rows it has, where its columns come from."""
         parts = [lineage.of(child) for child in self.children()]
         tables: frozenset[str] = frozenset().union(*(part.tables for part in parts))
         atom = bounded(f"{_tag(self)}({'; '.join(part.rows for part in parts)})")
@@ -180,9 +180,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
         """What the state of the operator ``op`` means: (part → words, state → columns).
 
-        Asked only of operators whose spec says that they have a meaning. ``lineage`` gives the words of the inputs. This
-        one gives the rows of all inputs: the state of an operator that says no more is kept only while nothing below it
-        changes.
+        Asked only of operators whose spec says that they have a meaning. ``lineage`` gives the words of the
+        inputs. The default names the rows of all inputs: such a state is kept only while nothing below the
+        operator changes.
         """
         return {f"input {i + 1}": typed_row(lineage.of(child), child.schema.types)
                 for i, child in enumerate(self.children())}, {}  # fmt: skip
@@ -209,11 +209,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="node"):
     # -- soundness and running -----------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises Unsound if a column that it names is not its input's, or has another type. Column names and
-        the event-time column are checked for every node."""
+        """Raises Unsound if the node names a column that its input does not have, or has with another type.
+        The planner itself checks the column names and the event-time column of every node."""
 
     def translate(self, translator: Translator) -> PlannedOperator | OperatorInput:
-        """The operators that run it; the last one gives its rows."""
+        """Makes the operators that run the node, and returns the one whose output is the node's rows."""
         made: PlannedOperator | OperatorInput = loaded(self.physical)(translator, self)
         return made
 
@@ -233,7 +233,7 @@ class Unary(Node, frozen=True, kw_only=True):
         return replace(self, input=inputs[0])
 
     def keeps_rows(self) -> bool:
-        """Whether its state holds rows, so that each column costs memory."""
+        """Whether the operator's state holds rows, so that each column costs memory."""
         return False
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
@@ -256,7 +256,8 @@ class Unary(Node, frozen=True, kw_only=True):
         return analysis.of(self.input)
 
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
-        """The words of its input's rows, of the columns that it names, and its other fields as they are."""
+        """The words of the input's rows and of the columns that the node names; its other fields
+        unchanged."""
         below = lineage.of(self.input)
         row = typed(below.columns, self.input.schema.types)
         parts = {"input": below.rows}
@@ -305,7 +306,7 @@ def _tag(node: Node) -> str:
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
-    """The nodes a node reads."""
+    """The nodes that ``node`` reads."""
     return node.children()
 
 

@@ -1,5 +1,5 @@
-"""EXPLAIN's notes on the optimizer's decisions: pushed down, reused, bounded, split, fetched late; and its
-warnings of cross products."""
+"""EXPLAIN's notes on the optimizer's decisions (pushed down, reused, bounded, split, fetched late), and
+EXPLAIN's warnings about cross products."""
 
 from __future__ import annotations
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 
-#: A note for EXPLAIN on a decision of the optimizer: the verb, the words.
+#: A note for EXPLAIN on a decision of the optimizer: (what was done, such as "pushed down"; to what).
 Note = tuple[str, str]
 
 
 @dataclass(eq=False, slots=True)
 class OperatorInput:
-    """``partitioning`` None = forward when parallelism allows, else rebalance."""
+    """One producer of an input. ``partitioning`` None: forward if both ends have the same parallelism,
+    otherwise rebalance."""
 
     source: PlannedOperator
     partitioning: Partitioning | None = None
@@ -34,24 +35,26 @@ class PlannedOperator:
     """An operator of the physical plan.
 
     Args:
-        uid: By which its state is found; until ``plan.identity`` sets it, as in the version before.
+        uid: The name by which the operator's state is found. Until ``plan.identity`` sets it, the uid of the
+        version
+            before.
         name: As plans and the dashboard show it.
-        spec: What runs.
+        spec: What the operator does, as data.
         inputs: ``inputs[i]``: the producers whose rows together are input i.
         output: Columns of the rows.
         parallelism: Number of subtasks.
         side_outputs: Tag → columns.
         hashed: The columns, in order, by which the output is known to be partitioned.
-        slot_sharing_group: The group whose slots it runs in.
-        chain: Whether it may be chained with its input.
+        slot_sharing_group: The group in whose slots the operator runs.
+        chain: Whether the operator may be chained with its inputs.
         mode: Changelog mode of the output.
-        keeps: What state it holds, in words.
-        guarantee: Of a source or sink, in words.
-        node: The plan node that it belongs to.
-        kind: Which part of the node it does.
+        keeps: The operator's state, in words.
+        guarantee: The guarantee of a source or sink, in words.
+        node: The plan node that the operator belongs to.
+        kind: Which part of the node the operator does.
         given: Whether the user gave the uid.
         notes: Notes for EXPLAIN.
-        identity: By which its state is found in a savepoint of a changed program.
+        identity: The names by which the operator's state is found in a savepoint of a changed program.
     """
 
     uid: str
@@ -80,8 +83,8 @@ def all_inputs(op: PlannedOperator) -> list[OperatorInput]:
 
 
 def fetched_late(names: Sequence[str], used: Collection[int]) -> tuple[Note, ...]:
-    """The note on columns (``names`` without those at ``used``) that an operator keeps in its state and
-    never reads."""
+    """The note on columns that an operator keeps in its state and reads only for rows that leave the state:
+    ``names`` without those at the positions ``used``."""
     late = [name for i, name in enumerate(names) if i not in used]
     if not late:
         return ()

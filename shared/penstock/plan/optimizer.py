@@ -1,8 +1,9 @@
-"""Logical plan → optimised logical plan.
+"""Makes an optimised logical plan of a logical plan.
 
-In order: predicates down (join keys come out), windows into aggregates, Top-N, window and
-interval joins, equalities into sources that can apply them, unused columns out, late data
-attached, equal sub-plans shared.
+The rules, in order: push predicates down (equalities become join keys), merge windows into aggregates,
+recognise Top-N, versioned views, window joins and interval joins, push equalities into sources that apply
+them, skip partitions, attach the sink of late data, remove unused columns, await async functions in operators
+of their own. Equal sub-plans are shared.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from penstock.plan.versions import read_versions
 
 replace = msgspec.structs.replace
 
-#: ``(table, columns needed, {physical column: storage constant}) -> what it applies itself``.
+#: ``(table, columns needed, {physical column: storage constant}) -> the constants that the connector applies
+#: itself``.
 SourcePushDown = Callable[[n.TableRef, Sequence[int], Mapping[int, Any]], Mapping[str, Any]]
 
 LATE_TAG = "late"
@@ -46,14 +48,17 @@ def optimize(
     *,
     as_one_job: bool = True,
 ) -> n.LogicalPlan:
-    """``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window aggregates.
+    """Optimises a plan.
+
+    ``late_sink``: the table of ``table.exec.late-data.table``, for late rows of window aggregates.
     ``as_one_job``: consumers of one table share its source and its filters, and no consumer changes the
-    state of another. Otherwise (on Spark, which keeps no state, and as in the version before) each
-    consumer gets the plan that is best for it."""
+    state of another. Otherwise each consumer gets the plan that is best for it alone. That is so on Spark,
+    which keeps no state, and it was so in the version before.
+    """
     roots: list[n.Node] = list(plan.sinks)
-    # One for all rules: it looks only at the nodes that a rule has changed.
+    # All rules use one interner, because it then looks only at the nodes that a rule has changed.
     share = Interner().intern_all
-    # What gives no row reads no source, so it ends the checked plan's event times too.
+    # This rule runs before the checks begin: it removes sources, and the checker would miss their watermarks.
     roots = _apply(share(roots), without_rows)
     after = PlanChecker(roots).after
     roots = after("sharing", share(roots))
@@ -87,12 +92,13 @@ def optimize(
     return replace(plan, sinks=tuple(roots))
 
 
-#: A delay longer than all of time: the watermark stays before every row until the last one.
+#: A delay longer than any event time: the watermark stays before every row until the input ends.
 _FOR_EVER_US = 2**62
 
 
 def _never_late(node: n.Node) -> n.Node:
-    """In mode BATCH no watermark comes before the end, as in Flink, so no row is late."""
+    """Delays the watermarks of a job in mode BATCH to the end of its input, as Flink does, so that no row is
+    late."""
     return node.with_watermarks(_at_the_end)
 
 
@@ -106,7 +112,7 @@ def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node
 
 
 def _readers(roots: list[n.Node]) -> dict[int, list[n.Node]]:
-    """Scan (id) → all nodes that read it."""
+    """Id of a scan → all nodes that read the scan."""
     out: dict[int, list[n.Node]] = {}
     for node in walk(roots):
         for child in n.inputs_of(node):
@@ -127,8 +133,8 @@ def _equalities(node: n.Node) -> dict[int, tuple[Expr, Any]]:
 
 
 def _into_source(node: n.Node, push_down: SourcePushDown, readers: Mapping[int, list[n.Node]]) -> n.Node:
-    """``Filter(column = constant)`` over a scan, if the connector applies it itself and all ``readers`` of
-    the scan ask for the same."""
+    """Moves ``column = constant`` from a filter into the scan below, if the connector applies the condition
+    itself and all ``readers`` of the scan ask for the same."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     scan = node.input
@@ -179,7 +185,7 @@ def _equality(part: Expr, scan: n.Scan) -> tuple[int, Any] | None:
 
 
 def _attach_late(roots: list[n.Node], table: n.TableRef) -> list[n.Node]:
-    """Every event-time window aggregate over rows sends its late rows to the table."""
+    """Lets every event-time window aggregate over rows send its late rows to the table."""
     tagged: list[n.WindowAggregate] = []
 
     def tag(node: n.Node) -> n.Node:
@@ -222,7 +228,7 @@ def _late_sink(node: n.WindowAggregate, table: n.TableRef, name: str) -> n.Sink:
 
 
 def t_schema(table: n.TableRef, expressions: Sequence[Expr]) -> n.Schema:
-    """The columns of a table under the types of these expressions."""
+    """The table's columns with the types of these expressions."""
     from penstock.types.logical import Field, Schema
 
     return Schema(tuple(Field(f.name, e.type) for f, e in zip(table.schema.fields, expressions, strict=True)))

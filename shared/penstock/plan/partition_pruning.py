@@ -24,9 +24,13 @@ PARTITION_FILTER = "partition.filter"
 
 
 def prune_partitions(node: n.Node, readers: Mapping[int, Sequence[n.Node]]) -> n.Node:
-    """A filter over the scan of a partitioned table. The scan gets what all its ``readers`` (scan, by id →
-    nodes) ask of partition columns: lists of conditions over them, in the order of the keys. A partition
-    is read if all conditions of one list hold."""
+    """A rule for a filter over the scan of a partitioned table: gives the scan the conditions on partition
+    columns.
+
+    The scan gets one list of conditions for each of its ``readers`` (id of a scan → nodes); columns are
+    numbered in the order of the partition keys. The source reads a partition if all conditions of one list
+    hold.
+    """
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     scan = node.input
@@ -47,7 +51,8 @@ def prune_partitions(node: n.Node, readers: Mapping[int, Sequence[n.Node]]) -> n
 
 
 def _conditions(reader: n.Node, scan: n.Scan, columns: Sequence[int]) -> list[Expr]:
-    """The conditions of a reader on the partition columns (``columns`` of the physical ones)."""
+    """The conditions of a reader on the partition columns. ``columns``: their positions among the physical
+    columns."""
     if not isinstance(reader, n.Filter):
         return []
     types = scan.table.physical.types

@@ -1,4 +1,4 @@
-"""Optimised logical plan → job graph."""
+"""Makes the job graph of a logical plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """max(128, next power of two of 1.5 p)."""
+    """The smallest power of two that is at least 1.5 times the parallelism and at least 128, as in Flink."""
     wanted = -(-3 * parallelism // 2)
     return max(128, 1 << (wanted - 1).bit_length())
 
@@ -41,7 +41,7 @@ def plan_job(
 ) -> JobGraph:
     """The job graph of a plan. UnsupportedError for what the engine cannot run.
 
-    ``push_down``: asks a table's connector which equalities it applies itself.
+    ``push_down``: asks a table's connector which equalities the connector applies itself.
     ``late_sink``: the table that receives late rows of window aggregates.
     ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """

@@ -1,7 +1,8 @@
-"""Whether a logical plan is sound: every column that a node names is its input's, and has that type.
+"""Checks that a logical plan is sound: the input of a node has every column that the node names, with its
+type.
 
-It runs after every rule of the optimizer: a rule that breaks a plan is named, and no broken plan becomes a
-job. Only nodes that a rule made are checked, so it costs little.
+The check runs after every rule of the optimizer. Its error names the rule that broke the plan, and no broken
+plan becomes a job. Only nodes that a rule made are checked, so the check costs little.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class PlanChecker:
                     check_node(node)
                 except Unsound as err:
                     raise _broken(rule, type(node).__name__, err.expected, err.got) from None
-                # Kept, so that its id stays its own.
+                # A reference to the node keeps Python from giving its id to another node.
                 self._sound[id(node)] = node
         return list(roots)
 
@@ -65,7 +66,7 @@ def _broken(rule: str, where: str, expected: str, got: str) -> InternalError:
 
 
 def _clocks(nodes: Iterable[Node]) -> frozenset[str]:
-    """The nodes that make watermarks."""
+    """What makes watermarks in the plan, in words (see ``Node.clock``)."""
     return frozenset(clock for node in nodes if (clock := node.clock()) is not None)
 
 

@@ -23,7 +23,7 @@ MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WindowProperty:
-    """Columns that carry a window: indices, None when projected away."""
+    """The columns that carry a window, as indices; None: a projection has removed the column."""
 
     spec: WindowSpec
     start: int | None
@@ -41,10 +41,13 @@ class WindowProperty:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """``lags``: column → µs such that value + lag > watermark holds for every row to come (rowtime: 0;
-    window_start of a 10 s window: 10 s). ``rowtimes`` ⊆ lags: usable as a time attribute. ``updating``:
-    not append-only. ``unique``: sets of columns that are a key. ``timeline``: the time zone whose clock
-    the watermarks follow; empty = UTC."""
+    """What holds for the rows of a node.
+
+    ``lags``: column → µs such that value + lag > watermark holds for every row to come (rowtime: 0;
+    window_start of a 10 s window: 10 s). ``rowtimes``: the columns of ``lags`` that are time attributes.
+    ``updating``: rows are updated or deleted. ``unique``: sets of columns that are a key. ``timeline``: the
+    time zone whose clock the watermarks follow; empty = UTC.
+    """
 
     bounded: bool = False
     lags: dict[int, int] = field(default_factory=dict)
@@ -74,10 +77,10 @@ class Properties:
 
 
 class Analysis:
-    """Properties of every node of a plan, as the nodes declare them, computed once each.
+    """Properties of every node of a plan, as the node declares them. Each is computed once.
 
-    ``final``: the job gives final rows once, at the end of its bounded inputs: aggregates
-    do not update."""
+    ``final``: the job emits final rows once, at the end of its bounded inputs, so aggregates do not update.
+    """
 
     def __init__(self, *, final: bool = False) -> None:
         self.final = final
@@ -92,8 +95,8 @@ class Analysis:
         return found[1]
 
     def in_order(self, node: Node, key: frozenset[int]) -> bool:
-        """Whether all changes of a row of this key come out of one subtask, those of the old row before
-        those of the new one: a −U may then delete by key."""
+        """Whether all changes of a row with this key come out of one subtask, and those of the old row come
+        before those of the new one. If so, a −U may delete by key."""
         return not self.of(node).updating or node.in_order(key, self)
 
 

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 
 def prune(sinks: Sequence[Sink], *, narrow: bool = True) -> tuple[Sink, ...]:
-    """The plan without unused columns. Sinks must share sub-plans by identity. ``narrow``: operators that
-    keep rows get no column that only other consumers of their input need, so that these do not change
-    their state."""
+    """The plan without unused columns. Sinks must share sub-plans by identity. ``narrow``: an operator that
+    keeps rows gets no column that only other consumers of its input need, so that these consumers do not
+    change the operator's state."""
     pruner = Pruner(_needed([(sink, set(range(len(sink.schema)))) for sink in sinks]), narrow=narrow)
     return tuple(pruner.run(sink)[0] for sink in sinks)  # type: ignore[misc]
 
 
 def _needed(roots: Sequence[tuple[Node, set[int]]]) -> dict[int, set[int]]:
-    """Node (id) of the plans below → the columns that are needed, given those of the roots."""
+    """Id of each node below the roots → the columns that are needed, given the needed columns of the
+    roots."""
     order = walk([root for root, _ in roots])
     needed: dict[int, set[int]] = {id(node): set() for node in order}
     for root, columns in roots:
@@ -42,7 +43,7 @@ def _needed(roots: Sequence[tuple[Node, set[int]]]) -> dict[int, set[int]]:
 
 
 class Pruner:
-    """Rebuilds nodes; ``run`` gives the new node and old column → new column."""
+    """Rebuilds the nodes of a plan without unused columns, each node once."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Pruner:
         self.memo: dict[int, tuple[Node, Node, Mapping_]] = {}
 
     def run(self, node: Node) -> tuple[Node, Mapping_]:
-        """(the node with only the columns that are read, old column number -> new)."""
+        """(the node with only the columns that are needed, old column → new column)."""
         found = self.memo.get(id(node))
         if found is None:
             new, mapping = node.pruned(self, self.needed[id(node)])
@@ -66,7 +67,8 @@ class Pruner:
         return found[1], found[2]
 
     def own(self, node: Node, child: Node) -> tuple[Node, Mapping_]:
-        """An input of an operator that keeps its rows: as if no other node read it."""
+        """The input ``child`` of an operator ``node`` that keeps rows, pruned as if no other node read
+        ``child``."""
         new, mapping = self.run(child)
         if not self.narrow or isinstance(new, Project):
             return new, mapping
@@ -74,8 +76,8 @@ class Pruner:
         key = (id(child), *((id(source), frozenset(columns)) for source, columns in demands))
         found = self.alone.get(key)
         if found is None:
-            # Shared with the pruners below: otherwise joins over joins would be pruned again at each level,
-            # twice.
+            # The pruners below share the memo: otherwise joins over joins would be pruned again, twice at
+            # each level.
             found = self.alone[key] = Pruner(_needed(demands), narrow=True, alone=self.alone).run(child)
         alone, kept = found
         if len(alone.schema) >= len(new.schema):
@@ -103,11 +105,12 @@ class Pruner:
         )
 
     def whole(self, node: Node) -> tuple[Node, Mapping_]:
-        """The node if it needs every column of every input: at their old places."""
+        """``pruned`` for a node that needs every column of every input; all columns stay at their places."""
         inputs = tuple(self.exact(child, list(range(len(child.schema)))) for child in node.children())
         return with_inputs(node, inputs), same_columns(len(node.schema))
 
     def rows_only(self, node: Node) -> Project:
-        """The same number of rows, with one constant column, because no column is read."""
+        """A projection of ``node`` to one constant column, for consumers that read no column and count
+        rows."""
         one = Literal(True, BooleanType(nullable=False))
         return Project(input=node, expressions=(one,), schema=Schema((Field("$row", one.type),)))

@@ -1,4 +1,4 @@
-"""Predicates moved down: through projections, unions and windows, into the sides of joins.
+"""Moves predicates down: through projections, unions and windows, into the sides of joins.
 
 Equalities between both sides of a join become its keys.
 """
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class PushDown:
-    """One pass over a plan; shared sub-plans that get no predicate stay shared."""
+    """One pass of push-down over a plan. Shared sub-plans that get no predicate stay shared."""
 
     def __init__(self, roots: Iterable[Node] = ()) -> None:
         self._memo: dict[int, tuple[Node, Node]] = {}
-        # Joins of blocks that are arranged already, by id.
+        # The joins of blocks that are arranged already, by id.
         self.arranged: dict[int, Node] = {}
         readers: dict[int, int] = {}
         for node in walk(roots):

@@ -39,7 +39,7 @@ class Interner:
         return shared
 
     def intern_all(self, nodes: Iterable[Node]) -> list[Node]:
-        """``intern`` of several nodes, which share subtrees."""
+        """Interns several nodes; equal subtrees of different nodes become one object, too."""
         return [self.intern(node) for node in nodes]
 
     def fingerprint(self, node: Node) -> str:
@@ -61,7 +61,7 @@ _NESTED = frozenset({dict, list, tuple})
 
 def without_places(data: Any) -> Any:
     """Plain data of a plan without source positions: equal expressions at different places are equal."""
-    # Loops: a comprehension would take a frame more of a deep expression.
+    # Loops, because a comprehension would take one more stack frame for each level of a deep expression.
     kind = type(data)
     if kind is dict:
         call, kept = data.get("e") == "call", {}
@@ -89,20 +89,20 @@ def plain(expr: Expr) -> Expr:
 
 
 def same(a: Expr | None, b: Expr | None) -> bool:
-    """Equal except for their places in the text."""
+    """Whether two expressions are equal apart from their places in the text."""
     if a is None or b is None:
         return a is b
     return plain(a) == plain(b)
 
 
 def position(expr: Expr, among: Sequence[Expr]) -> int | None:
-    """Index of an equal expression in a list."""
+    """The index of an expression in ``among`` that equals ``expr``; None if there is none."""
     wanted = plain(expr)
     return next((i for i, e in enumerate(among) if plain(e) == wanted), None)
 
 
 def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
-    """Each expression at its first occurrence; there may be thousands."""
+    """The expressions without repetitions, in order. It is linear, because there may be thousands."""
     first: dict[bytes, Expr] = {}
     for part in parts:
         first.setdefault(msgspec.msgpack.encode(plain(part)), part)
@@ -112,7 +112,7 @@ def without_repeats(parts: Iterable[Expr]) -> list[Expr]:
 def bottom_up(
     root: Node, rule: Callable[[Node], Node], memo: dict[int, tuple[Any, ...]] | None = None
 ) -> Node:
-    """Applies ``rule`` to every node, inputs first; shared nodes once."""
+    """Applies ``rule`` to every node, to inputs first, and to a shared node once."""
     memo = {} if memo is None else memo
     found = memo.get(id(root))
     if found is not None:
@@ -142,7 +142,7 @@ def walk(roots: Iterable[Node]) -> list[Node]:
 
 
 def conjuncts(expr: Expr | None) -> list[Expr]:
-    """The parts of a condition that AND connects; BETWEEN gives two. No condition has none."""
+    """The parts of a condition that AND connects. BETWEEN gives two parts; None gives no part."""
     if expr is None:
         return []
     if isinstance(expr, Call) and expr.function == "AND":
@@ -171,7 +171,7 @@ def substitute(expr: Expr, inputs: Sequence[Expr]) -> Expr:
 
 
 def reads(expr: Expr) -> Iterator[int]:
-    """The columns that an expression reads, each as often as it occurs."""
+    """The columns that an expression reads; a column that occurs twice comes twice."""
     if isinstance(expr, InputRef):
         yield expr.index
     for child in children(expr):
@@ -179,7 +179,7 @@ def reads(expr: Expr) -> Iterator[int]:
 
 
 def size(expr: Expr) -> int:
-    """How many nodes an expression has as a tree."""
+    """The number of nodes of an expression as a tree."""
     return 1 + sum(map(size, children(expr)))
 
 
@@ -189,10 +189,11 @@ def shift(expr: Expr, by: int) -> Expr:
 
 
 def identity(node: Node) -> list[Expr]:
-    """One expression for each column of the node."""
+    """One ``InputRef`` for each column of the node."""
     return [InputRef(i, f.type) for i, f in enumerate(node.schema.fields)]
 
 
 def below_own_columns(part: Expr, width: int) -> Expr | None:
-    """A condition over the input's ``width`` columns alone; None if it reads a column behind them."""
+    """The condition ``part`` if it is deterministic and reads only the first ``width`` columns, the input's
+    own; otherwise None."""
     return part if all(i < width for i in input_refs(part)) and is_deterministic(part) else None

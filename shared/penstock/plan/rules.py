@@ -25,7 +25,8 @@ replace = msgspec.structs.replace
 
 
 def merge_projects(node: n.Node) -> n.Node:
-    """Project over Project → one projection; a projection of all columns under the same names → none."""
+    """Merges a projection over a projection into one. Removes a projection of all columns under the same
+    names."""
     if not isinstance(node, n.Project):
         return node
     inner = node.input
@@ -40,8 +41,8 @@ def merge_projects(node: n.Node) -> n.Node:
 
 
 def _cheap_to_inline(outer: n.Project, inner: n.Project) -> bool:
-    """False if an expression of the inner projection would be computed twice, or is used and not
-    deterministic."""
+    """Whether the inner projection's expressions can move into the outer one: none would be computed twice,
+    and those that are used are deterministic."""
     uses = Counter(column for expr in outer.expressions for column in reads(expr))
     return all(
         isinstance(inner.expressions[i], (InputRef, Literal, FieldAccess))
@@ -74,7 +75,7 @@ def merge_window_table(node: n.Node) -> n.Node:
         return node
     width = len(table.input.schema)
     sides = {width, width + 1, width + 2}
-    # where each column of the current step comes from, as an expression over the table's input
+    # The origin of each column of the current step, as an expression over the table's input.
     exprs: list[Expr] = identity(table)
     conditions: list[Expr] = []
     of_windows: list[Expr] = []
@@ -140,7 +141,8 @@ def merge_window_table(node: n.Node) -> n.Node:
 
 
 def _window_columns(node: n.WindowAggregate, width: int) -> dict[int, int]:
-    """Column of the window table behind ``width`` → the aggregate's column with the same value."""
+    """Window column of the window table (at ``width`` or above) → the aggregate's column with the same
+    value."""
     first = len(node.keys) + len(node.aggregates)
     names = ("start", "end", "time")
     return {width + names.index(name): first + i for i, name in enumerate(node.window_columns)}
@@ -159,7 +161,7 @@ def _same_session_keys(
 
 
 def rank_to_top_n(node: n.Node, analysis: Analysis) -> n.Node:
-    """``rank <= n`` over ROW_NUMBER, RANK or DENSE_RANK → Top-N."""
+    """Makes a Top-N of ``rank <= n`` over ROW_NUMBER, RANK or DENSE_RANK."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Over):
         return node
     over = node.input
@@ -253,7 +255,7 @@ def _same_window(a: WindowSpec, b: WindowSpec) -> bool:
 
 
 def _interval_join(node: n.Join, analysis: Analysis) -> n.Node | None:
-    """Bounds ``right BETWEEN left + low AND left + high`` from comparisons of time columns."""
+    """Makes an interval join of comparisons of time columns: ``right BETWEEN left + low AND left + high``."""
     width = len(node.left.schema)
     left, right = analysis.of(node.left).lags, analysis.of(node.right).lags
     bounds: dict[tuple[int, int], list[int | None]] = {}

@@ -1,6 +1,7 @@
-"""Checks of single nodes: every column that a node names is its input's, and has that type.
+"""Checks of single nodes: the input has every column that the node names, and the column has the expected
+type.
 
-``plan.plan_check`` runs them after every rule; a node's own check is made of these.
+Nodes build their own check (``Node.check``) of these functions; ``plan.plan_check`` runs it after every rule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Unsound(Exception):
-    """A node that is not sound: what was expected of it, and what it has."""
+    """A node is not sound: what was expected of the node, and what it has."""
 
     def __init__(self, expected: str, got: str) -> None:
         super().__init__(expected, got)
@@ -76,14 +77,16 @@ def types(own: Sequence[LogicalType], given: Sequence[LogicalType]) -> None:
 
 
 def appended(own: Sequence[LogicalType], given: Sequence[LogicalType], count: int) -> None:
-    """Checks for the input's columns, then ``count`` of the node's own."""
+    """Checks that the node's columns are the input's columns, followed by ``count`` columns of the node's
+    own."""
     if len(own) != len(given) + count:
         raise Unsound(f"{len(given)} columns and {count} more", f"{len(own)} columns ({_listed(own)})")
     types(own[: len(given)], given)
 
 
 def type_of(own: LogicalType, given: LogicalType, what: str, *, exact: bool = True) -> None:
-    """Compares types without nullability, because rules learn that a column is never NULL."""
+    """Checks that two types are equal apart from nullability, because a rule may learn that a column is never
+    NULL."""
     if own is given or (type(own) is type(given) if not exact else _same(own, given)):
         return
     raise Unsound(f"{what}: {given}", str(own))
@@ -107,7 +110,7 @@ def equal_keys(
     left: Sequence[LogicalType],
     right: Sequence[LogicalType],
 ) -> None:
-    """Checks for as many keys on either side, of the same types."""
+    """Checks that both sides have the same number of keys, of the same types."""
     if len(left_keys) != len(right_keys):
         raise Unsound(f"as many right keys as left ones ({left_keys})", str(right_keys))
     for a, b in zip(left_keys, right_keys, strict=True):

@@ -1,8 +1,8 @@
-"""Estimates of the state of operators: bytes for each row or key, from types alone.
+"""Estimates how many bytes of state an operator keeps for each row or key, from types alone.
 
 Texts and other values of no fixed width count with an assumed length. Every entry of an index also costs its
-slot, hash and bookkeeping. A planner knows no row counts, so the estimate is a price for each row:
-multiplied by the rows that are kept, it is the size.
+slot, hash and bookkeeping. The planner does not know how many rows there will be, so it estimates bytes for
+one row: the user multiplies them by the number of rows kept.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 #: Assumed bytes of a text or binary value, an array, a map.
 TEXT_BYTES, COLLECTION_BYTES = 32, 96
-#: Bytes of an index entry: hash table, slot number, change marks.
+#: Bytes of an index entry: its places in the hash table, its slot number, its change marks.
 INDEX_BYTES = 24
-#: The rate that estimates of endless state assume.
+#: The rate of rows that estimates of ever growing state assume.
 ASSUMED_ROWS_PER_S = 1_000
 _FIXED: tuple[tuple[tuple[type, ...], int], ...] = (
     ((t.BooleanType, t.TinyIntType), 1),
@@ -60,7 +60,8 @@ def about(n_bytes: int, unit: str) -> str:
 def aggregates_bytes(
     keys: Sequence[LogicalType], calls: Sequence[AggregateCall], types: Sequence[LogicalType]
 ) -> tuple[int, str]:
-    """(bytes of a key's accumulators, the functions whose state grows with the values of a key)."""
+    """(bytes of one key's accumulators, words on the functions whose state grows with the number
+    of values)."""
     total = INDEX_BYTES + row_bytes(keys)
     growing: list[str] = []
     for call in calls:
@@ -81,6 +82,6 @@ def join_words(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str
 
 
 def join_growth(left: Sequence[LogicalType], right: Sequence[LogicalType]) -> str:
-    """How a join that never forgets grows."""
+    """The growth of the state of a join without a time to live, in words."""
     a_day = ASSUMED_ROWS_PER_S * 86_400 * sum(INDEX_BYTES + row_bytes(side) for side in (left, right))
     return f"{join_words(left, right)}: {a_day / 1e9:.0f} GB a day at {ASSUMED_ROWS_PER_S} rows/s a side"

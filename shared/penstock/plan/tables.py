@@ -24,10 +24,10 @@ class MetadataColumn(msgspec.Struct, frozen=True):
 
 
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog table as a plan needs it. ``physical``: the connector's own columns; ``metadata``: appended
-    after them; ``computed``: expressions over (physical, metadata) that give ``schema``; ``watermark`` is
-    over ``schema``'s columns. ``guarantee``, ``changelog``, ``sink_modes``, ``nested_projection``: declared by
-    the connector."""
+    """A catalog table as a plan needs it. ``physical``: the connector's own columns; ``metadata``: the
+    columns after them; ``computed``: expressions over (physical, metadata) that give ``schema``;
+    ``watermark`` is over ``schema``'s columns. The connector declares ``guarantee``, ``changelog``,
+    ``sink_modes`` and ``nested_projection``."""
 
     name: str
     connector: str
@@ -46,11 +46,11 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     changelog: Literal["append", "upsert", "retract"] = "append"
     #: The source can deliver a ROW column with fewer fields.
     nested_projection: bool = False
-    #: The cache of a lookup join with it, in words; empty = it cannot be looked up.
+    #: The cache of a lookup join with the table, in words; empty = the table cannot be looked up.
     lookup: str = ""
-    #: The options that determine which data it is; None = all of them.
+    #: The options that determine which data the table holds; None = all options.
     location: tuple[str, ...] | None = None
-    #: ``computed`` before the source took over a filter, None = unchanged.
+    #: ``computed`` as it was before the source took over a filter; None = ``computed`` is unchanged.
     declared: tuple[Expr, ...] | None = None
 
     def place(self) -> str:

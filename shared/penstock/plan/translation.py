@@ -1,4 +1,4 @@
-"""Logical nodes → operators with specs, partitioning and parallelism."""
+"""Translates logical nodes into operators with specs, partitioning and parallelism."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ def is_bounded_final(plan: LogicalPlan) -> bool:
 
 
 class Translator:
-    """The state of one translation of nodes to operators. Each node says how it is run (``Node.translate``).
+    """One translation of a plan's nodes into operators. Each node makes its own operators
+    (``Node.translate``).
 
     Args:
-        plan: The logical plan.
-        analysis: What is known of its nodes.
-        parallelism: The job's default.
-        originals: Fingerprint → the node that stood there in plans of the version before (``plan.earlier_ids``).
-        functions: The job's Python functions by id.
+        plan: The logical plan. analysis: The properties of the plan's nodes. parallelism: The job's default
+        parallelism. originals: Fingerprint → the node at the same place in the plan of the version before
+        (``plan.earlier_ids``). functions: The job's Python functions by id.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Translator:
         self._uids: dict[str, int] = {}
 
     def translate(self) -> list[PlannedOperator]:
-        """Operators in topological order."""
+        """Makes the operators of the plan, and returns them in topological order."""
         done: set[int] = set()
         for sink in self.sinks:
             if id(sink) not in done:
@@ -96,7 +95,7 @@ class Translator:
         return self.operators
 
     def visit(self, node: Node) -> OperatorInput:
-        """The operator output that has the node's rows."""
+        """The output of an operator that has the node's rows. The node is translated once."""
         found = self.memo.get(id(node))
         if found is None:
             made = node.translate(self)
@@ -125,18 +124,18 @@ class Translator:
         """A new operator of ``node``.
 
         Args:
-            node: The node that it belongs to.
-            kind: Which part of the node it does; names and uids contain it.
+            node: The node that the operator belongs to.
+            kind: Which part of the node the operator does; names and uids contain it.
             name: As plans and the dashboard show it.
-            spec: What runs.
+            spec: What the operator does, as data.
             inputs: One element for each input: a producer, or a list of several.
-            output: Its columns; None: the node's.
+            output: The operator's columns; None: the node's.
             parallelism: Number of subtasks; None: that of its producers.
-            hashed: The columns by which the output is partitioned, if it is.
-            uid: If the user gave one.
-            keeps: Its state in words, with its size.
+            hashed: The columns by which the output is partitioned; None: not known.
+            uid: The uid that the user gave; None: a uid is made.
+            keeps: The operator's state in words, with its size.
             side_outputs: Tag → columns.
-            guarantee: Of a source or sink, in words.
+            guarantee: The guarantee of a source or sink, in words.
             mode: Changelog mode of the output; None: the node's.
             notes: Notes for EXPLAIN.
         """
@@ -166,7 +165,7 @@ class Translator:
         return op
 
     def earlier_uid(self, kind: str, node: Node) -> str:
-        """The uid in the version before this one, of the operator that does the part ``kind`` of ``node``."""
+        """The uid that the version before gave to the operator that does the part ``kind`` of ``node``."""
         original = self.originals.get(self.interner.fingerprint(node), node)
         wanted = f"{kind}-{self.earlier.of(original)}"
         seen = self._uids.get(wanted, 0)

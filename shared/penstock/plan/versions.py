@@ -1,12 +1,13 @@
-"""Versioned views: a temporal join with the newest row of each key reads every version instead.
+"""Versioned views: a temporal join with a view of the newest row of each key reads every version instead.
 
-``(SELECT … ROW_NUMBER() OVER (PARTITION BY key ORDER BY row time DESC) AS n …) WHERE n = 1`` is, for a
-temporal join on that key, the history of its rows: the join itself looks for the newest row that is old
-enough. The deduplication in between would only repeat that, and over a bounded input would give the last
-version alone.
+For a temporal join on ``key``, the view ``(SELECT … ROW_NUMBER() OVER (PARTITION BY key ORDER BY row time
+DESC) AS n …) WHERE n = 1`` stands for the history of its rows: the join itself looks for the newest row that
+is old enough. A deduplication before the join would repeat that work, and over a bounded input would give the
+last version alone.
 
-A version is looked up by the table's key alone. Further equalities in ON are compared with the version found: a
-row that an update gave another value there is the key's next version, not a row of its own.
+A version is looked up by the table's key alone. Further equalities in ON are tested on the version found: if
+an update changes a column that such an equality reads, the new row is the key's next version, not a row of
+its own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ replace = msgspec.structs.replace
 
 
 def read_versions(node: n.Node, analysis: Analysis) -> n.Node:
-    """A temporal join whose keys are the versions' key, and over the view's input if the view is one of these."""
+    """Rewrites a temporal join: its keys become the key of the versions, and it reads the input of a
+    versioned view instead of the view."""
     if not isinstance(node, n.TemporalJoin) or node.lookup:
         return node
     return _of_table(_of_view(node, analysis), analysis)
@@ -80,7 +82,7 @@ def _by_key(node: n.TemporalJoin, key: Collection[int]) -> n.TemporalJoin:
 
 
 def _is_newest(top: n.TopN, analysis: Analysis) -> bool:
-    """Whether it gives one row for each key, the youngest in event time, of rows that are only added."""
+    """Whether a Top-N gives one row for each key, the newest in event time, of an append-only input."""
     known = analysis.of(top.input)
     return (
         top.first == top.last == 1

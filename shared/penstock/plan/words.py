@@ -31,12 +31,12 @@ def column_names(columns: Sequence[int], schema: Schema) -> str:
 
 
 def group_keys(keys: tuple[int, ...], schema: Schema) -> str:
-    """``keys=[a, b]``."""
+    """The keys of a grouping, such as ``keys=[a, b]``."""
     return f"keys=[{column_names(keys, schema)}]"
 
 
 def calls_text(calls: Sequence[AggregateCall], schema: Schema) -> str:
-    """The aggregate calls, each after a comma; empty without calls."""
+    """The aggregate calls, with a comma before each; empty without calls."""
     if not calls:
         return ""
     return ", " + ", ".join(call_text(c, schema) for c in calls)
@@ -52,7 +52,7 @@ def call_text(call: AggregateCall, schema: Schema) -> str:
 
 
 def order_text(order: Sequence[SortKey], schema: Schema) -> str:
-    """``order=[a ASC, b DESC]``."""
+    """The sort keys, such as ``order=[a ASC, b DESC]``."""
     words = [
         schema.names[k.index]
         + (" DESC" if k.descending else " ASC")

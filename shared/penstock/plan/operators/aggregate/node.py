@@ -1,4 +1,4 @@
-"""The node of unwindowed grouping, and what it shares with the windowed one."""
+"""The node of unwindowed grouping, and the base class that it shares with windowed grouping."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ class Grouping(Unary, frozen=True, kw_only=True):
         aggregates: tuple[AggregateCall, ...]
 
     def kept_calls(self, need: set[int]) -> list[int]:
-        """The aggregates that are needed."""
+        """The indices of the aggregates to keep if ``need`` of the node's columns are needed."""
         first = len(self.keys)
         return [i for i in range(len(self.aggregates)) if first + i in need]
 
     def own_columns(self, need: set[int], at: Mapping_, columns: list[int]) -> dict[str, Any]:
-        """Further changes when columns are pruned; ``columns`` gets those that are kept behind the calls."""
+        """Changes of further fields when columns are pruned. Appends to ``columns`` the columns behind the
+        aggregates that are kept."""
         return {}
 
     def also_reads(self) -> set[int]:
-        """Further columns of the input that it reads."""
+        """Columns of the input that the node reads besides keys and arguments."""
         return set()
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
@@ -71,7 +72,7 @@ class Grouping(Unary, frozen=True, kw_only=True):
         return ((self.input, {key: i for i, key in enumerate(self.keys)}),)
 
     def lowered(self, part: Expr) -> Expr | None:
-        """Conditions on keys alone: they leave out whole groups."""
+        """Only conditions on keys go below, because they leave out whole groups."""
         columns, keys = input_refs(part), len(self.keys)
         if not columns or max(columns) >= keys or not is_deterministic(part):
             return None
@@ -109,7 +110,7 @@ class Grouping(Unary, frozen=True, kw_only=True):
         return parts, {"cells": calls}
 
     def check_group(self) -> list[Any]:
-        """Checks keys and calls; the types of the columns that they make."""
+        """Checks the keys and the calls, and returns the types of their columns."""
         given = self.input.schema.types
         soundness.indices(self.keys, given)
         soundness.calls(self.aggregates, given)
@@ -134,7 +135,7 @@ class Aggregate(Grouping, frozen=True, kw_only=True, tag="aggregate"):
 
     def properties(self, analysis: Analysis) -> Properties:
         inner = analysis.of(self.input)
-        # Without aggregates a key never changes once it is there: DISTINCT of an append-only input is
+        # Without aggregates a row has nothing that could change: DISTINCT of an append-only input is
         # append-only.
         distinct_only = not self.aggregates and not inner.updating and bool(self.keys)
         return Properties(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def splits(node: Grouping) -> bool:
-    """Whether every aggregate has partial accumulators."""
+    """Whether the aggregation can have two phases: every aggregate has partial accumulators."""
     types = node.input.schema.types
     return all(accumulator_types(c, [types[a] for a in c.args]) is not None for c in node.aggregates)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AsyncCalc(Unary, frozen=True, kw_only=True, tag="async-calc"):
-    """The input's columns, then what async functions give for each row."""
+    """The input's columns, followed by the results of async functions for each row."""
 
     reads: ClassVar[tuple[str, ...]] = ("calls",)
 
@@ -54,6 +54,7 @@ class AsyncCalc(Unary, frozen=True, kw_only=True, tag="async-calc"):
         spec = AsyncCalcSpec(calls=self.calls, on_error=translator.on_error)
         names = ", ".join(c.function for c in self.calls)
         op = translator.add(self, "async-calc", f"AsyncCalc({names})", spec, [inp], hashed=inp.source.hashed)
-        # Behind a channel it takes only as many rows at a time as fit between two barriers.
+        # The operator must have a channel before it: then it takes only as many rows at a time as fit between
+        # two barriers.
         op.chain = False
         return op

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Correlate(Unary, frozen=True, kw_only=True, tag="correlate"):
-    """LATERAL TABLE(f(args)) / UNNEST: each row once per row that the function gives for it."""
+    """LATERAL TABLE(f(args)) and UNNEST: pairs each row with every row that the function returns for it."""
 
     reads: ClassVar[tuple[str, ...]] = ("args",)
 

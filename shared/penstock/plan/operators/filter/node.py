@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
-    """Rows for which ``condition`` is TRUE. It must see the old row of an update, so that it can retract it."""
+    """Rows for which ``condition`` is TRUE. The operator needs the old row of an update, to retract that
+    row."""
 
     physical: ClassVar[str] = "penstock.plan.operators.project.physical:filter_"
     reads: ClassVar[tuple[str, ...]] = ("condition",)
@@ -61,6 +62,6 @@ class Filter(Unary, frozen=True, kw_only=True, tag="filter"):
 
 
 def filtered(node: Node, parts: Sequence[Expr]) -> Node:
-    """The node under a filter by all of ``parts``, if there are any."""
+    """Puts a filter by all of ``parts`` above the node; without parts returns the node."""
     condition = conjunction(parts)
     return node if condition is None else Filter(input=node, condition=condition, schema=node.schema)

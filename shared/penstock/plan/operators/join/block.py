@@ -38,8 +38,8 @@ _COMPARISONS = ("=", "<", "<=", ">", ">=")
 
 @dataclass
 class _Block:
-    """``conditions`` and ``outputs`` are over the columns of all ``inputs``, one after another; ``owner``:
-    the input of each column."""
+    """A block that is being collected. ``conditions`` and ``outputs`` number the columns of all ``inputs``
+    one after another; ``owner``: the input of each column."""
 
     inputs: list[n.Node] = field(default_factory=list)
     types: list[LogicalType] = field(default_factory=list)
@@ -57,9 +57,9 @@ class _Block:
 
 @dataclass(frozen=True)
 class Arranged:
-    """A block after the rules. ``join`` with ``parts`` over its columns gives ``outputs``, the block's own
-    columns; ``above``: conditions over those that must stay where they were; ``joins``: the joins that
-    are arranged already."""
+    """An arranged block. ``join``: the uppermost join; ``parts``: conditions over its columns; ``outputs``:
+    the block's own columns as expressions over them; ``above``: conditions over ``outputs`` that must stay
+    above the block; ``joins``: the joins that are arranged already."""
 
     join: n.Join
     parts: list[Expr]
@@ -69,8 +69,8 @@ class Arranged:
 
 
 def arrange(node: n.Join, parts: Sequence[Expr], shared: Collection[int]) -> Arranged:
-    """The block whose uppermost join is ``node``, under the conditions ``parts`` over its columns.
-    ``shared``: ids of nodes that several others read."""
+    """Arranges the block whose uppermost join is ``node``; ``parts`` are conditions over the columns of
+    ``node``. ``shared``: ids of nodes that several other nodes read."""
     block = _Block()
     block.written, block.outputs = _take(node, block, shared)
     movable = [p for p in parts if is_deterministic(p)]
@@ -126,7 +126,8 @@ def _leads_on(node: n.Node, shared: Collection[int]) -> bool:
 def _take(
     node: n.Node, block: _Block, shared: Collection[int], *, top: bool = True
 ) -> tuple[Tree, list[Expr]]:
-    """Adds a sub-tree to the block: its shape, and its output columns over the block's columns."""
+    """Adds a sub-tree to the block. Returns its tree of joins, and its output columns as expressions over the
+    block's columns."""
     if top or _leads_on(node, shared):
         match node:
             case n.Join():
@@ -155,7 +156,8 @@ def _take(
 
 
 def _facts(block: _Block, conditions: list[Expr]) -> list[list[Expr]]:
-    """For each input, over its own columns: the conditions that follow for it, except those already present."""
+    """For each input, the conditions over its own columns that follow from ``conditions`` and are not among
+    them."""
     out: list[list[Expr]] = [[] for _ in block.inputs]
 
     def say(fact: Expr) -> None:
@@ -201,8 +203,8 @@ def _connections(block: _Block, conditions: list[Expr], equal: EqualColumns) -> 
 
 
 def _sides(part: Expr, block: _Block) -> tuple[frozenset[int], frozenset[int]] | None:
-    """The inputs on either side of a condition that a join can look up by: an equality, or a bound of event
-    times, which makes an interval join."""
+    """The inputs on either side of a condition by which a join can find rows: an equality, or a bound of
+    event times (an interval join). None for another condition."""
     if not isinstance(part, Call) or part.function not in _COMPARISONS:
         return None
     a, b = part.args
@@ -223,7 +225,8 @@ def _is_time(expr: Expr, block: _Block) -> bool:
 
 
 def _derived(tree: Tree, block: _Block, conditions: list[Expr], equal: EqualColumns) -> list[Expr]:
-    """An equality that follows from others, for each join that has none of its own."""
+    """For each join without an equality of its own, one equality that follows from others, if there is
+    one."""
     if isinstance(tree, int):
         return []
     out = [*_derived(tree[0], block, conditions, equal), *_derived(tree[1], block, conditions, equal)]
@@ -244,7 +247,7 @@ def _derived(tree: Tree, block: _Block, conditions: list[Expr], equal: EqualColu
 def _with_facts(
     node: n.Join, facts: list[list[Expr]], shared: Collection[int], joins: list[n.Join]
 ) -> n.Join:
-    """The block as it stands, its inputs filtered by their facts."""
+    """The block in its written order, with each input filtered by its facts."""
     numbers = iter(range(len(facts)))
 
     def visit(one: n.Node, *, top: bool = False) -> n.Node:
@@ -261,7 +264,8 @@ def _with_facts(
 
 
 def _build(tree: Tree, leaves: list[n.Node], block: _Block, joins: list[n.Join]) -> tuple[n.Node, list[int]]:
-    """The joins of a tree, without conditions, and the block's columns in its order."""
+    """Builds the joins of a tree, without conditions. Also returns the block's columns in the order of the
+    tree."""
     if isinstance(tree, int):
         return leaves[tree], block.columns(tree)
     left, ours = _build(tree[0], leaves, block, joins)

@@ -49,7 +49,7 @@ def key_type(a: t.LogicalType, b: t.LogicalType) -> t.DecimalType | None:
 
 
 def can_be_keys(a: t.LogicalType, b: t.LogicalType) -> bool:
-    """Whether an equality of values of these types can be looked up by hash."""
+    """Whether a join can find equal values of these types by hash."""
     return stored_alike(a, b) or key_type(a, b) is not None
 
 
@@ -62,8 +62,8 @@ def as_keys(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
 
 
 def as_lookup_keys(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
-    """The same if ``b`` is a column that another system compares: ``a`` takes the type of ``b``, or there is
-    no key."""
+    """Both sides of an equality as keys, if ``b`` is a column that another system compares: ``a`` is cast to
+    the type of ``b``. None if that loses values."""
     if not isinstance(b, InputRef):
         return None
     if isinstance(a.type, (*t.STRINGS, *t.BINARIES)) and stored_alike(a.type, b.type):
@@ -74,7 +74,7 @@ def as_lookup_keys(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _holds(wide: t.LogicalType, narrow: t.LogicalType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide``."""
+    """Whether the type ``wide`` contains every value of the type ``narrow``."""
     match wide, narrow:
         case t.DecimalType(), _ if isinstance(narrow, EXACT):
             common = key_type(wide, narrow)

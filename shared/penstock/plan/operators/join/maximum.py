@@ -1,10 +1,10 @@
 """A join of rows with the maximum of their window.
 
 ``FROM x JOIN (SELECT MAX(v), … FROM x GROUP BY window) m ON x.v = m.v AND <x in m's window>`` asks for the
-top of each window, ties included. Of both inputs only rows matter that no earlier row of their window and
-subtask has beaten. So the others are dropped where they are made, and only a handful of rows for each window
-crosses the exchange, waits in the join and reaches the (global, parallelism 1) maximum. If the left side has
-filters of its own, rows are dropped on that side alone: the maximum still needs them.
+top of each window, ties included. A row that is smaller than an earlier row of its window and subtask cannot
+be in the result. So it is dropped where it is made, and only a few rows of each window cross the exchange,
+wait in the join and reach the (global, parallelism 1) maximum. If the left side has filters of its own, rows
+are dropped on that side alone: the maximum still needs them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowsOfMaximum:
-    """Which rows of a join's left input may be dropped. ``shared``: they are the rows that the maximum is
-    taken of, so they may be dropped before both."""
+    """How to drop rows of a join's left input. ``shared``: the maximum is taken of the same rows, so rows may
+    be dropped before both inputs."""
 
     spec: WindowMaximumSpec
     shared: bool
 
 
 def rows_of_maximum(join: n.Join, analysis: Analysis) -> RowsOfMaximum | None:
-    """The result if rows of ``join.left`` also go into the maximum on the right: all of them or, by its
-    filters, some."""
+    """Says which rows may be dropped if every row of ``join.left`` also goes into the maximum on the right;
+    None otherwise. The left side may have filters of its own."""
     if join.kind not in ("inner", "semi") or (join.window is None and join.interval is None):
         return None
     node: n.Node = join.right
@@ -69,7 +69,8 @@ def rows_of_maximum(join: n.Join, analysis: Analysis) -> RowsOfMaximum | None:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Filters and projections over ``base``: conditions and output columns as expressions over it."""
+    """Filters and projections over ``base``: their conditions and output columns as expressions over
+    ``base``."""
 
     base: n.Node
     conditions: list[Expr]
@@ -106,7 +107,8 @@ class _Among:
 
 
 def _among(few: n.Node, many: n.Node) -> _Among | None:
-    """Whether both read one node, and the filters of the second also filter the first."""
+    """The relation of two nodes that read one node, if every filter of ``many`` also filters ``few``;
+    otherwise None."""
     a, b = _Chain.of(few), _Chain.of(many)
     if a.base is not b.base:
         return None
@@ -141,7 +143,7 @@ def _value(join: n.Join, maximum: set[int]) -> int | None:
 def _carried_window(
     join: n.Join, node: n.WindowAggregate, value: int, rows: _Among, analysis: Analysis
 ) -> WindowMaximumSpec | None:
-    """Rows that carry their window, joined on it."""
+    """The spec for rows that carry their window and are joined on it; None if they are not."""
     window = analysis.of(join.left).window
     if join.window is None or window is None or window.spec.time is None or window.end is None:
         return None
@@ -156,14 +158,14 @@ def _carried_window(
 def _own_window(
     join: n.Join, node: n.WindowAggregate, value: int, rows: _Among, origin: list[int | None]
 ) -> WindowMaximumSpec | None:
-    """Rows with a time, joined with the tumbling window that they lie in."""
+    """The spec for rows with a time that are joined with their tumbling window; None if they are not."""
     window = node.window
     if join.interval is None or window.kind != "tumble" or window.time is None or window.time < 0:
         return None
     time, bound, low, high = join.interval
     if not rows.same(time, window.time) or "end" not in node.window_columns:
         return None
-    # Columns of the aggregate: the maximum, then those of the window.
+    # The aggregate's columns are the maximum, then the window's columns.
     if origin[bound] != 1 + node.window_columns.index("end") or low < 0 or high > window.size_us:
         return None
     return WindowMaximumSpec(value=value, time=time, window=msgspec.structs.replace(window, time=time))

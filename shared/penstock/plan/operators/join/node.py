@@ -32,8 +32,8 @@ replace = msgspec.structs.replace
 
 
 class Pairing(Binary, frozen=True, kw_only=True):
-    """Pairs of a left and a right row that have equal keys and meet ``condition`` (over left columns, then
-    right)."""
+    """Pairs of a left and a right row that have equal keys and meet ``condition``, which numbers the left
+    columns before the right."""
 
     if TYPE_CHECKING:
         left_keys: tuple[int, ...]
@@ -43,15 +43,16 @@ class Pairing(Binary, frozen=True, kw_only=True):
 
     @property
     def one_sided(self) -> bool:
-        """Whether the right's columns are not in the output."""
+        """Whether the output has no columns of the right input."""
         return self.kind in ("semi", "anti")
 
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Fields that name columns of the left, and of the right, alone."""
+        """(fields that name columns of the left input only, fields that name columns of the right input
+        only)."""
         return ("left_keys",), ("right_keys",)
 
     def keeps_right(self) -> bool:
-        """Whether the right's rows are in the state."""
+        """Whether the operator keeps rows of the right input in its state."""
         return True
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
@@ -85,7 +86,7 @@ class Pairing(Binary, frozen=True, kw_only=True):
         return replace(self, schema=renamed(fields, self.schema, both), **changes), both
 
     def moved_pairs(self, left: Mapping_, right: Mapping_) -> dict[str, Any]:
-        """Fields that name columns of both sides, over other layouts."""
+        """The fields that name columns of both sides, with the columns at their new places."""
         return {}
 
     def unawaited(self) -> tuple[str, Sequence[Expr]]:
@@ -103,12 +104,13 @@ class Pairing(Binary, frozen=True, kw_only=True):
         soundness.types(self.schema.types, left if self.one_sided else [*left, *right])
 
     def check_times(self, left: Sequence[LogicalType], right: Sequence[LogicalType]) -> None:
-        """Columns of times and windows."""
+        """Checks the columns of times and windows."""
 
 
 class Join(Pairing, frozen=True, kw_only=True, tag="join"):
-    """``condition`` is the residual after the equi-keys. The optimiser fills ``interval``
-    (see ``JoinSpec``) and ``window`` ((ls, le), (rs, re)) when it recognises them."""
+    """A regular, interval or window join. ``condition``: what remains beside the keys. The optimiser sets
+    ``interval`` (see ``JoinSpec``) or ``window`` (the left, then the right, columns of start and end) if it
+    recognises such a join."""
 
     physical: ClassVar[str] = "penstock.plan.operators.join.physical:join"
 
@@ -174,13 +176,14 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
             out.extend(shifted.unique)
         pairs = [a | b for a in left.unique for b in shifted.unique]
         if self.kind == "full":
-            # A row with a NULL key, padded on the right, must not be confused with one padded on the left.
+            # In a full join a pair of keys may be all NULL for an unmatched left row and for an unmatched
+            # right row: only a key with a column that is never NULL in its input tells them apart.
             pairs = [key for key in pairs if any(not self._own_type(i).nullable for i in key)]
         out.extend(pairs)
         return tuple(dict.fromkeys(out))
 
     def _own_type(self, column: int) -> LogicalType:
-        """Type of an output column in its own input, where it is not padded."""
+        """The type of an output column in its input, before an outer join fills it with NULL."""
         width = len(self.left.schema)
         return self.left.schema.types[column] if column < width else self.right.schema.types[column - width]
 
@@ -217,7 +220,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
                 together = by_left and by_right
             case _:
                 together = by_left
-        # Columns that meet are equal: one of them in the key fixes the other.
+        # The two columns of an equality have one value: if one is in the key, the other is known, too.
         met = list(zip(self.left_keys, self.right_keys, strict=True))
         left, right = left | {a for a, b in met if b in right}, right | {b for a, b in met if a in left}
         return (
@@ -255,7 +258,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         )
 
     def conditions(self, left: Relation, right: Relation) -> frozenset[str]:
-        """All conditions that a pair of rows must meet."""
+        """All conditions that a pair of rows must meet, in words."""
         both = (*left.columns, *right.columns)
         safe = self.null_safe or (False,) * len(self.left_keys)
         said = [
@@ -318,7 +321,7 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
         return f"{kind}({', '.join(parts)})"
 
     def warnings(self, analysis: Analysis) -> Iterable[str]:
-        """Warns of a join of every row with every row, unless one side is a single row."""
+        """Warns of a cross product, unless one side is a single row."""
         if self.left_keys or self.window or self.interval or self.one_sided:
             return
         if any(frozenset() in analysis.of(side).unique for side in self.children()):

@@ -1,4 +1,4 @@
-"""The order of inner joins: no cross product where conditions connect the tables.
+"""Chooses the order of inner joins, so that no cross product is made where conditions connect the tables.
 
 The order of FROM is kept, unless another order makes fewer cross products, or as many and fewer joins
 without an equality. The number of rows is not known, and the user may have had a reason for the order.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Union
 
-#: Inputs are numbered in the order of FROM. A tree of joins: an input, or (left, right).
+#: A tree of joins: the number of an input in the order of FROM, or (left, right).
 Tree = Union[int, tuple["Tree", "Tree"]]
 
 
@@ -57,7 +57,7 @@ def link(a: frozenset[int], b: frozenset[int], connections: list[Connection]) ->
 
 
 def cost(tree: Tree, connections: list[Connection]) -> tuple[int, int]:
-    """(cross products, joins by other conditions than an equality)."""
+    """The cost of a tree: (number of cross products, number of other joins without an equality)."""
     if isinstance(tree, int):
         return (0, 0)
     left, right = cost(tree[0], connections), cost(tree[1], connections)
@@ -67,7 +67,7 @@ def cost(tree: Tree, connections: list[Connection]) -> tuple[int, int]:
 
 
 def order(written: Tree, connections: list[Connection]) -> Tree:
-    """``written`` as it is, or a better order."""
+    """The tree ``written``, or a tree of lower cost."""
     before = cost(written, connections)
     if before == (0, 0):
         return written
@@ -76,7 +76,7 @@ def order(written: Tree, connections: list[Connection]) -> Tree:
 
 
 def _connected_first(inputs: list[int], connections: list[Connection]) -> Tree:
-    """Groups that equalities connect, each joined in the order of FROM; then the groups."""
+    """Joins the inputs that equalities connect, in the order of FROM, into groups; then joins the groups."""
     rest = list(inputs)
     groups: list[Tree] = []
     while rest:

@@ -77,7 +77,8 @@ def _notes(spec: s.JoinSpec, node: Join) -> tuple[Note, ...]:
 
 
 def _top_rows(tr: Translator, node: Join, beaten: RowsOfMaximum) -> tuple[OperatorInput, OperatorInput]:
-    """Both inputs of a join with a maximum, without rows that are beaten already."""
+    """Both inputs of a join with a maximum, without rows that are smaller than an earlier row of their
+    window."""
     rows = tr.visit(node.left)
     top = tr.add(
         node.left, "window-maximum", "WindowMaximum", beaten.spec, [rows], hashed=rows.source.hashed,
@@ -85,7 +86,7 @@ def _top_rows(tr: Translator, node: Join, beaten: RowsOfMaximum) -> tuple[Operat
     )  # fmt: skip
     if not beaten.shared:
         return OperatorInput(top), tr.visit(node.right)
-    # Other consumers of the same rows need all of them.
+    # The reduced rows are for this join only: other consumers of ``node.left`` need all its rows.
     everything = tr.memo[id(node.left)]
     tr.memo[id(node.left)] = OperatorInput(top)
     right = tr.visit(node.right)
@@ -111,7 +112,7 @@ def _check_unbounded(tr: Translator, node: Join, known: tuple[Any, ...]) -> None
 
 def _window_join(tr: Translator, node: Join, left: OperatorInput, right: OperatorInput) -> PlannedOperator:
     assert node.window is not None
-    # Without a key of its own the join spreads over the subtasks by window.
+    # A join without keys is spread over the subtasks by the end of the window.
     left_keys = node.left_keys or (node.window[0][1],)
     right_keys = node.right_keys or (node.window[1][1],)
     first, parallelism = tr.keyed(left, left_keys)

@@ -1,4 +1,4 @@
-"""Predicates into and below joins. Equalities between both sides become the keys of the join."""
+"""Pushes predicates into and below joins. Equalities between the two sides become the keys of the join."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ replace = msgspec.structs.replace
 
 
 def push(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
-    """Arranges adjacent inner joins as one block, once."""
+    """Pushes ``parts`` into a join. Adjacent inner joins are arranged as one block, once."""
     if node.kind == "inner" and id(node) not in pusher.arranged:
         return _push_block(pusher, node, parts)
     return _push_join(pusher, node, parts)
 
 
 def push_temporal(pusher: PushDown, node: n.TemporalJoin, parts: list[Expr]) -> n.Node:
-    """Conditions on the left go below; equalities become keys."""
+    """Pushes ``parts`` into a temporal join: conditions on the left go below, equalities become keys."""
     width = len(node.left.schema)
     down = [p for p in parts if all(i < width for i in input_refs(p)) and is_deterministic(p)]
     stay = [p for p in parts if p not in down]
@@ -58,7 +58,7 @@ def push_temporal(pusher: PushDown, node: n.TemporalJoin, parts: list[Expr]) -> 
 
 
 def _push_block(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
-    """Inner joins that stand together."""
+    """Pushes ``parts`` into a block of adjacent inner joins."""
     found = arrange(node, parts, pusher.shared)
     for join in found.joins:
         pusher.arranged[id(join)] = join
@@ -69,7 +69,7 @@ def _push_block(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
 
 
 def _push_join(pusher: PushDown, node: n.Join, parts: list[Expr]) -> n.Node:
-    """Conditions go to the side whose columns they are over; equalities between sides become keys."""
+    """Pushes a condition to the side whose columns it reads; equalities between the sides become keys."""
     width = len(node.left.schema)
     total = width + len(node.right.schema)
     one_sided = node.kind in ("semi", "anti")
@@ -174,7 +174,7 @@ def _split(
 
 
 def grown(expr: Expr, width: int, by: int) -> Expr:
-    """A condition of a join whose left side has ``by`` more columns behind its ``width``."""
+    """The condition of a join after its left side of ``width`` columns got ``by`` more columns."""
     return transform(
         expr,
         lambda e: InputRef(e.index + by, e.type) if isinstance(e, InputRef) and e.index >= width else e,
@@ -182,7 +182,8 @@ def grown(expr: Expr, width: int, by: int) -> Expr:
 
 
 def _with_columns(node: n.Node, exprs: list[Expr]) -> tuple[n.Node, list[int]]:
-    """The node with computed columns appended where an expression is no plain column."""
+    """Appends a column for each expression that is not a plain column. Also returns the column of each
+    expression."""
     base = identity(node)
     extra: list[Expr] = []
     at: list[int] = []

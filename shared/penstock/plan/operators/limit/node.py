@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Limit(Unary, frozen=True, kw_only=True, tag="limit"):
-    """Any ``limit`` rows behind the first ``offset``."""
+    """Any ``limit`` rows after the first ``offset``."""
 
     input: Node
     offset: int = 0

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class LocalTime(Unary, frozen=True, kw_only=True, tag="local-time"):
-    """The input with the local TIMESTAMP of the TIMESTAMP_LTZ column ``time`` appended. It is the event time
-    from here on; watermarks follow it."""
+    """Appends the local TIMESTAMP of the TIMESTAMP_LTZ column ``time``. The new column is the event time of
+    the rows, and watermarks follow it."""
 
     reads: ClassVar[tuple[str, ...]] = ("time",)
 
@@ -33,7 +33,7 @@ class LocalTime(Unary, frozen=True, kw_only=True, tag="local-time"):
 
     def properties(self, analysis: Analysis) -> Properties:
         new = len(self.input.schema)
-        # The other time columns follow another clock than the watermarks now.
+        # The other time columns keep their clock, and the watermarks now follow the local clock.
         return replace(
             analysis.of(self.input),
             lags={new: 0},

@@ -1,1 +1,1 @@
-"""Rows of a table that is read as upserts, made whole."""
+"""Completes the rows of a table that is read as upserts."""

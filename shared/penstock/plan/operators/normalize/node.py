@@ -1,4 +1,5 @@
-"""The node that makes an upsert changelog whole: the newest row of each key, and what it replaced."""
+"""The node that completes an upsert changelog: it adds the old rows of updates and the values of deleted
+rows."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Normalize(Unary, frozen=True, kw_only=True, tag="normalize"):
-    """The rows of an upsert changelog by ``keys``, as a changelog with whole rows. Flink's
-    ChangelogNormalize."""
+    """Turns an upsert changelog by ``keys`` into a changelog with whole old and new rows, as Flink's
+    ChangelogNormalize does."""
 
     physical: ClassVar[str] = "penstock.plan.operators.normalize.physical:normalize"
     reads: ClassVar[tuple[str, ...]] = ("keys",)
@@ -61,8 +62,8 @@ class Normalize(Unary, frozen=True, kw_only=True, tag="normalize"):
 
 
 def table_rows(table: TableRef, *, uid: str | None = None) -> Node:
-    """The rows of ``table``: a scan, with whole rows where the table gives upserts. ``uid``: of the source,
-    given by the user."""
+    """The rows of ``table``: a scan, with a normaliser above it if the table gives upserts. ``uid``: the uid
+    that the user gave the source."""
     scan = Scan(table=table, schema=table.schema, uid=uid)
     if table.changelog != "upsert":
         return scan

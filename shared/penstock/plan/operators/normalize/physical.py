@@ -1,4 +1,4 @@
-"""A normaliser: the newest row of each key is its state."""
+"""Translates a normaliser, whose state is the newest row of each key."""
 
 from __future__ import annotations
 

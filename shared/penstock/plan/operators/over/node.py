@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Over(Unary, frozen=True, kw_only=True, tag="over"):
-    """Functions with OVER, appended. The frame: see ``OverFinalSpec``."""
+    """Appends the results of functions with OVER to the input's columns. ``OverFinalSpec`` explains the
+    frame."""
 
     physical: ClassVar[str] = "penstock.plan.operators.over.physical:over"
     reads: ClassVar[tuple[str, ...]] = ("partition", "order", "aggregates")
@@ -46,7 +47,7 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
         return empty[0]
 
     def lowered(self, part: Expr) -> Expr | None:
-        """Conditions on the partition alone: they leave out whole partitions."""
+        """Only conditions on the partition columns go below, because they leave out whole partitions."""
         columns = input_refs(part)
         fits = bool(columns) and columns <= set(self.partition) and is_deterministic(part)
         return part if fits else None
@@ -81,7 +82,7 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
 
     def explained(self) -> str:
         names = self.input.schema
-        # The default frame is not shown, also for functions that have none.
+        # The default frame is not shown; functions without a frame have it as well.
         plain = (self.frame, self.preceding, self.following) == ("range", None, 0)
         frame = "" if plain else f", {self._frame_text()}"
         partition = f"partition=[{column_names(self.partition, names)}]"

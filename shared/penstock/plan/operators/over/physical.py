@@ -1,4 +1,4 @@
-"""OVER as rows come, or of all rows at the end."""
+"""Translates OVER: results as rows come, or for all rows at the end of the input."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from penstock.plan.translation import Translator
 
 RANKS = {"ROW_NUMBER", "RANK", "DENSE_RANK"}
-#: Functions that need the number of rows, or later rows.
+#: Functions that need later rows, or the number of all rows.
 NEED_ALL_ROWS = {"LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"}
 WINDOW_FUNCTIONS = RANKS | NEED_ALL_ROWS | {"LAG"}
 
 
 def over(tr: Translator, node: Over) -> PlannedOperator:
-    """The operator of OVER aggregates. Raises UnsupportedError for an updating, unbounded input."""
+    """The operator of OVER aggregates. Raises UnsupportedError if the input updates rows or OVER needs later
+    rows, unless the job emits its results only after the end of bounded inputs."""
     known = tr.analysis.of(node.input)
     if known.updating and not tr.analysis.final:
         raise UnsupportedError(
@@ -70,7 +71,7 @@ def over(tr: Translator, node: Over) -> PlannedOperator:
             expected="ROWS … PRECEDING, or RANGE over an event-time column",
             remedy="count rows (ROWS BETWEEN n PRECEDING AND CURRENT ROW)",
         )
-    # Rows come in the order of processing time: each is answered at once.
+    # Rows come in the order of processing time, so each gets its result at once.
     return _over_running(tr, node, ())
 
 
@@ -78,7 +79,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
     source, parallelism = tr.keyed(tr.visit(node.input), node.partition)
     ranks = [c.function for c in node.aggregates if c.function in RANKS]
     lags = [c for c in node.aggregates if c.function == "LAG"]
-    # The binder gives ranks and shifts nodes of their own.
+    # The binder makes separate nodes for ranks and for LAG.
     assert len(ranks) in (0, len(node.aggregates))
     assert len(lags) in (0, len(node.aggregates))
     fields: dict[str, Any] = {"aggregates": node.aggregates, "frame": node.frame, "preceding": node.preceding}
@@ -90,7 +91,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
                 got=f"{len(order)} columns",
                 remedy="leave the others out, or bound the sources",
             )
-        # By processing time no two rows are peers.
+        # By processing time no two rows are peers (equal in the order).
         at = {"ROW_NUMBER": "row", "RANK": "first-peer"} if order else dict.fromkeys(RANKS, "row")
         fields = {
             "aggregates": tuple(_as_count(c, order) for c in node.aggregates),
@@ -115,7 +116,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
 
 
 def _as_count(call: AggregateCall, order: tuple[SortKey, ...]) -> AggregateCall:
-    """A rank as a running count: of rows, or of the different values of the order."""
+    """Expresses a rank as a running count: of rows, or (DENSE_RANK) of distinct values of the order."""
     if call.function == "DENSE_RANK" and order:
         return msgspec.structs.replace(call, function="COUNT", args=(order[0].index,), distinct=True)
     return msgspec.structs.replace(call, function="COUNT")

@@ -1,1 +1,1 @@
-"""Columns computed of each row."""
+"""Columns computed from each row."""

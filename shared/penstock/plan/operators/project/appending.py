@@ -1,4 +1,4 @@
-"""Computed columns put behind those of a node."""
+"""Appends computed columns to a node."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.plan.pruning import Pruner
 
 replace = msgspec.structs.replace
-#: Nodes that a condition may gain when it passes a projection.
+#: The most expression nodes that a condition may have after it has passed a projection.
 _MOST_GROWTH = 500
 
 
@@ -51,7 +51,8 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
         return new, kept_columns(kept)
 
     def _at_hand(self, available: Mapping_) -> list[int]:
-        """A column that can be computed from the needed input columns, for a consumer that only counts rows."""
+        """For a consumer that only counts rows: the first column that can be computed from input columns that
+        are needed anyway; empty if there is none."""
         for i, expr in enumerate(self.expressions):
             if input_refs(expr) <= set(available):
                 return [i]
@@ -98,8 +99,8 @@ class Project(Unary, frozen=True, kw_only=True, tag="project"):
     def lowered(self, part: Expr) -> Expr | None:
         if not all(is_deterministic(self.expressions[i]) for i in input_refs(part)):
             return None
-        # A condition that reads computed columns several times grows with each projection that it passes:
-        # over forty derived tables without limit.
+        # A condition that reads a computed column several times grows at each projection that it passes. Over
+        # forty derived tables it would become too large.
         grown = sum(size(self.expressions[i]) for i in reads(part))
         return substitute(part, self.expressions) if grown <= _MOST_GROWTH else None
 

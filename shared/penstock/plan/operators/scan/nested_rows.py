@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> tuple[Schema, list[Expr]]:
-    """Narrows ROW columns of which only fields are read to just those fields.
+    """Narrows a ROW column to the fields that are read, if no expression reads the whole ROW.
 
     ``exprs`` are over the columns as read (position in ``columns``).
     """

@@ -29,8 +29,8 @@ replace = msgspec.structs.replace
 
 
 class Scan(Node, frozen=True, kw_only=True, tag="scan"):
-    """``projection``: columns of ``table.schema`` still needed (None = all); ``pushed``:
-    predicates the connector applies itself; ``uid``: given by the user."""
+    """Reads a table. ``projection``: the columns of ``table.schema`` that are needed (None = all);
+    ``pushed``: the predicates that the connector applies itself; ``uid``: given by the user."""
 
     physical: ClassVar[str] = "penstock.plan.operators.scan.physical:scan"
 
@@ -54,7 +54,7 @@ class Scan(Node, frozen=True, kw_only=True, tag="scan"):
         return replace(self, projection=tuple(have[c] for c in columns), schema=schema), kept_columns(columns)
 
     def _narrowest(self) -> int:
-        """A column that is cheap to read, for a query that needs only the number of rows."""
+        """The column that is the cheapest to read, for a query that needs only the number of rows."""
         cheap = (t.BooleanType, *t.INTEGERS, t.DateType, *t.TIMESTAMPS, t.DoubleType)
         return next((i for i, type_ in enumerate(self.schema.types) if isinstance(type_, cheap)), 0)
 
@@ -97,7 +97,8 @@ class Scan(Node, frozen=True, kw_only=True, tag="scan"):
         table = self.table
         inputs = [f"{table.name}.{name}" for name in table.physical.names]
         inputs += [f"{table.name}.METADATA {m.key}" for m in table.metadata]
-        # A source that applies ``column = constant`` itself has computed columns with the constant in them.
+        # If the source applies ``column = constant`` itself, ``computed`` has the constant in place of the
+        # column.
         computed = table.declared if table.declared is not None else table.computed
         everything = inputs if computed is None else [bounded(expression(e, inputs)) for e in computed]
         wanted = self.projection if self.projection is not None else range(len(everything))

@@ -1,4 +1,4 @@
-"""A scan as an enumerator and its readers."""
+"""Translates a scan into an enumerator and its readers."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
             watermark,
             rowtime=position[watermark.rowtime] if watermark.rowtime is not None else None,
             expr=shift_refs(watermark.expr, position) if watermark.expr is not None else None,
-            # A bounded split ends anyway. Calling it idle meanwhile would gain nothing, and would make its
-            # rows late whenever the machine pauses for that long.
+            # A bounded split is never idle: it ends anyway. If it counted as idle after a pause of the
+            # machine, its rows would be late.
             idle_timeout_ms=0 if table.bounded else watermark.idle_timeout_ms,
         )
     enumerator = PlannedOperator(
@@ -107,7 +107,8 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
 
 
 def _known_of_deletes(table: TableRef, columns: tuple[int, ...]) -> tuple[int, ...]:
-    """Which of the output columns depend on the primary key and on metadata alone."""
+    """The output columns that depend only on the primary key and on metadata, so that they are known in
+    deletions."""
     names, width = table.physical.names, len(table.physical)
 
     def known(column: int) -> bool:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
-    """Rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: of the statement,
-    given by the user; ``columns``: names of the rows' columns in the statement."""
+    """Writes rows into a table. ``upsert_keys``: columns of the table's primary key. ``label``: the
+    statement's label, given by the user; ``columns``: names of the rows' columns in the statement."""
 
     physical: ClassVar[str] = "penstock.plan.operators.sink.physical:sink"
 
@@ -58,8 +58,9 @@ class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
         return f"Sink(table={self.name or self.table.name}, columns=[{', '.join(self.schema.names)}])"
 
     def statement_names(self) -> tuple[str, ...]:
-        """``into t`` and ``into t (a, b)``: the first still finds a statement that gets one more column; the
-        second tells two statements into one table apart. A label replaces both."""
+        """The names of the statement: ``into t`` and ``into t (a, b)``, or its label alone. The first name
+        still fits when the statement gets one more column. The second tells two statements into one table
+        apart."""
         target = f"into {self.name or self.table.name}"
         if self.label:
             return (f"{target} [{self.label}]",)

@@ -42,7 +42,8 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
         options=table.options,
         schema=table.schema,
         mode=how.mode,
-        # A table that takes updates gets its key for plain inserts, too, because they overwrite.
+        # The writer gets the primary key for plain inserts, too, because an insert overwrites the row of its
+        # key.
         keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
         not_null=NOT_NULL_ENFORCER.read(tr.config) if stored else None,  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
-    """Rows in ``order``; of these ``limit`` (None: all) after the first ``offset``."""
+    """Rows in ``order``, without the first ``offset``, and at most ``limit`` (None: all the rest)."""
 
     physical: ClassVar[str] = "penstock.plan.operators.sort.physical:sort"
     reads: ClassVar[tuple[str, ...]] = ("order",)
@@ -38,8 +38,8 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
         return True
 
     def properties(self, analysis: Analysis) -> Properties:
-        """With a limit the first rows change as others come, unless all rows come before the first is
-        emitted."""
+        """With a limit the output updates, because new rows replace some of the first ones. It does not if
+        the job emits its rows only after the end of all input."""
         inner = analysis.of(self.input)
         if analysis.final or self.limit is None:
             return inner

@@ -1,4 +1,5 @@
-"""Sorts at the end, by event time as the watermark comes, or of the first rows alone."""
+"""Translates ORDER BY: a sort at the end of the input, a sort by event time at watermarks, or the first rows
+alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Joins with a table as of a time, and look-ups."""
+"""Joins with a table as of a time, and lookup joins."""

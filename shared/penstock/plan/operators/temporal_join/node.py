@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
-    """FOR SYSTEM_TIME AS OF left's time: versioned by event time, or a lookup when
-    ``lookup``. ``versions``: every row of the right is a version of its key."""
+    """FOR SYSTEM_TIME AS OF a time of the left input: a join with versions by event time, or a lookup join if
+    ``lookup``. ``versions``: every row of the right input is a version of its key."""
 
     physical: ClassVar[str] = "penstock.plan.operators.temporal_join.physical:temporal_join"
 
@@ -48,7 +48,7 @@ class TemporalJoin(Pairing, frozen=True, kw_only=True, tag="temporal-join"):
         return ("left_keys", "left_time"), ("right_keys", "right_time")
 
     def keeps_right(self) -> bool:
-        return not self.lookup  # a looked-up table is no input
+        return not self.lookup  # A table that is looked up is not an input.
 
     def properties(self, analysis: Analysis) -> Properties:
         left, right = analysis.of(self.left), analysis.of(self.right)

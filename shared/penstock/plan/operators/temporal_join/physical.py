@@ -1,4 +1,4 @@
-"""Joins with versions by event time, and look-ups."""
+"""Translates joins with versions by event time, and lookup joins."""
 
 from __future__ import annotations
 
@@ -83,14 +83,15 @@ def temporal_join(tr: Translator, node: TemporalJoin) -> PlannedOperator:
 
 
 def _is_table(node: Node) -> bool:
-    """Whether its rows are the changelog of a table: each of them is a version, or ends one."""
+    """Whether the node's rows are the changelog of a table: each row begins a version or ends one."""
     while isinstance(node, Project):
         node = node.input
     return isinstance(node, Scan)
 
 
 def _condition_text(node: TemporalJoin) -> str:
-    """ON, with the types of both sides of its equalities, which may be the reason why none is a key."""
+    """The ON condition in words, with the types on both sides of each equality: different types may be the
+    reason why no equality is a key."""
     schema = Schema((*node.left.schema.fields, *node.right.schema.fields))
     equalities = [x for x in conjuncts(node.condition) if isinstance(x, Call) and x.function == "="]
     types = "; ".join(f"{x.args[0].type} = {x.args[1].type}" for x in equalities)

@@ -30,7 +30,7 @@ def top_n_meaning(spec: s.Spec, below: Relation, row: tuple[str, ...]) -> dict[s
     if spec.window is not None:
         parts["window"] = words.listed(row, spec.window)
     elif spec.keep == "first" and spec.time is None:
-        parts["columns"] = "none"  # a key that was seen
+        parts["columns"] = "none"  # The state holds only keys that were seen.
     elif not spec.emit_before:
         parts["columns"] = "the time"
     return parts

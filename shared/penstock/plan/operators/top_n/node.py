@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
-    """ROW_NUMBER/RANK/DENSE_RANK between first and last per partition."""
+    """The rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK is between ``first`` and ``last``."""
 
     physical: ClassVar[str] = "penstock.plan.operators.top_n.physical:top_n"
     reads: ClassVar[tuple[str, ...]] = ("partition", "order", "window")
@@ -68,7 +68,8 @@ class TopN(Unary, frozen=True, kw_only=True, tag="top-n"):
         return ((self.input, None),)
 
     def _place(self) -> frozenset[int] | None:
-        """The columns by which a row replaces another one; None: a row that leaves is deleted."""
+        """The columns by which a new row replaces an old one. None: there is no such place, and a row that
+        leaves is deleted."""
         if self.rank != "row_number":
             return None
         if self.first == self.last == 1:

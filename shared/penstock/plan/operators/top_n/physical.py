@@ -1,4 +1,4 @@
-"""The first rows of each partition; the case of one row is deduplication."""
+"""Translates a Top-N; a Top-N of one row is a deduplication."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def top_n(tr: Translator, node: TopN) -> PlannedOperator:
-    """The operator of a Top-N query, or of the deduplication that it is."""
+    """The operator of a Top-N: a deduplication if one is enough."""
     known = tr.analysis.of(node.input)
     by_window = node.window is not None
     keys = tuple(k for k in node.partition if not by_window or k not in node.window)  # type: ignore[operator]
@@ -45,7 +45,7 @@ def top_n(tr: Translator, node: TopN) -> PlannedOperator:
         )  # fmt: skip
         kept, size = "one row per key", f" ({a_row(node.input.schema)})"
         if not by_window and not dedup.emit_before:
-            # No consumer wants the replaced row, so rows themselves are not kept.
+            # No consumer needs the replaced row, so the state does not keep the rows themselves.
             kept = "keys" if dedup.keep == "first" and not event else "the time of one row per key"
             size = ""
         return tr.add(
@@ -82,7 +82,7 @@ def _deduplicates(tr: Translator, node: TopN, known: Properties) -> bool:
 
 
 def _fixed_width(type_: LogicalType) -> bool:
-    """Whether its columns are plain arrays (see ``types.column``), RAW apart."""
+    """Whether columns of this type are plain arrays (see ``types.column``) and the type is not RAW."""
     if isinstance(type_, DecimalType):
         return type_.precision <= MAX_UNSCALED_INT64_PRECISION
     return isinstance(type_, (*INTEGERS, *TIMESTAMPS, BooleanType, DateType, DoubleType, FloatType, TimeType))

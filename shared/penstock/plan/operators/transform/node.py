@@ -31,8 +31,8 @@ _OF_STATE: dict[type, tuple[str, ...]] = {
 
 
 class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
-    """A DataStream operation: ``spec`` runs as it is. ``partitioning[i]``: how input i reaches it (None:
-    forward if possible, otherwise rebalance)."""
+    """A DataStream operation, whose ``spec`` becomes the operator's unchanged. ``partitioning[i]``: the
+    partitioning of input i (None: forward if possible, otherwise rebalance)."""
 
     inputs: tuple[Node, ...]
     spec: OperatorSpec
@@ -65,7 +65,7 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
         return f"{op.spec.__struct_config__.tag} '{self.name}' {table_set(lineage.of(self).tables)}"
 
     def only_partitions(self) -> bool:
-        """Whether it does no more than deal out the rows of its one input (``rebalance``, ``broadcast`` …)."""
+        """Whether the node only sets the partitioning of its one input (``rebalance``, ``broadcast`` …)."""
         dealt = (
             isinstance(self.spec, s.UnionSpec)
             and len(self.inputs) == 1
@@ -107,7 +107,8 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
         for i, child in enumerate(self.inputs):
             wanted: Partitioning | None = self.partitioning[i] if i < len(self.partitioning) else None
             if wanted is None and isinstance(child, Transform) and child.only_partitions():
-                # It says how rows reach this step, whose parallelism counts; alone it would have its own.
+                # The child only says how rows reach this step, so it becomes this step's edge. As an operator
+                # of its own it would have a parallelism of its own.
                 dealt: Transform = child
                 child, wanted = dealt.inputs[0], dealt.partitioning[0]
             inp = translator.visit(child)

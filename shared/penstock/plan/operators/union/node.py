@@ -49,7 +49,7 @@ class Union_(Nary, frozen=True, kw_only=True, tag="union"):
         inputs = [analysis.of(child) for child in self.inputs]
         bounded_, updating = all(p.bounded for p in inputs), any(p.updating for p in inputs)
         if len({p.timeline for p in inputs}) > 1:
-            # Watermarks of different clocks: their minimum means nothing for either.
+            # The inputs' watermarks follow different clocks: their minimum means nothing on either clock.
             return Properties(bounded=bounded_, updating=updating)
         first = inputs[0]
         return Properties(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AssignWatermarks(Unary, frozen=True, kw_only=True, tag="watermark"):
-    """Makes watermarks of its rows; those of its input end here."""
+    """Makes watermarks from its rows; the watermarks of its input are dropped."""
 
     reads: ClassVar[tuple[str, ...]] = ("watermark",)
 
@@ -33,7 +33,7 @@ class AssignWatermarks(Unary, frozen=True, kw_only=True, tag="watermark"):
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
         if self.timestamp_function is not None:
-            # The function gets whole records.
+            # The user's function gets whole records, so it needs every column.
             return [(self.input, set(range(len(self.input.schema))))]
         return super().demands(need)
 

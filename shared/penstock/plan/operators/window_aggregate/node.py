@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate"):
     """Grouping that includes a window: keys, aggregates, then ``window_columns``.
 
-    ``windowed_input``: (start, end) indices when the rows already carry a window.
+    ``windowed_input``: the columns (start, end) of the window, if the rows already carry one.
     ``late_tag``: side output of rows later than all their windows.
     """
 
@@ -121,7 +121,8 @@ class WindowAggregate(Grouping, frozen=True, kw_only=True, tag="window-aggregate
 
 
 def window_words(node: WindowAggregate, columns: Sequence[str]) -> str:
-    """The window of an aggregation in words: its own, or the columns of a window that rows carry."""
+    """The window of an aggregation in words: the one that it assigns, or the columns of the window that its
+    rows carry."""
     own = msgspec.structs.replace(node.window, time=None) if node.windowed_input else node.window
     said = words.window_words(own, columns)
     if node.windowed_input:

@@ -59,7 +59,7 @@ def window_aggregate(tr: Translator, node: WindowAggregate) -> PlannedOperator:
             parallelism=parallelism, hashed=keys, keeps=kept,
         )  # fmt: skip
         if node.late_tag:
-            # The side output comes from the local phase, which tests for late rows.
+            # The local phase tests for late rows, so the side output is the local phase's.
             for consumer in _late_consumers(tr, node):
                 tr.memo[id(consumer)] = OperatorInput(local, None, node.late_tag)
         return op
@@ -76,7 +76,7 @@ def _late_consumers(tr: Translator, node: WindowAggregate) -> list[Node]:
 
 
 def _two_phases(tr: Translator, node: WindowAggregate) -> bool:
-    """A local phase pays if rows would cross an exchange and can be combined first."""
+    """Whether a local phase pays: rows would cross an exchange, and can be combined before it."""
     if node.window.time is None or node.windowed_input or node.allowed_lateness_us:
         return False
     if node.window.kind not in ("tumble", "hop", "cumulate") or tr.parallelism == 1:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
-    """TABLE(TUMBLE/HOP/CUMULATE/SESSION(…)): window_start, window_end, window_time appended."""
+    """TABLE(TUMBLE/HOP/CUMULATE/SESSION(…)): appends window_start, window_end and window_time."""
 
     physical: ClassVar[str] = "penstock.plan.operators.window_table.physical:window_table"
     reads: ClassVar[tuple[str, ...]] = ("window", "keys")
@@ -42,7 +42,7 @@ class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
         lags, rowtimes, proctimes = window_times(self.window, window)
         return Properties(
             bounded=inner.bounded,
-            # Rows of a session come when it has ended: behind the watermark.
+            # Rows of a session are emitted when the session has ended: the watermark has passed their time.
             lags=lags if self.window.kind == "session" else {**inner.lags, **lags},
             rowtimes=rowtimes,
             proctimes=proctimes,
@@ -56,7 +56,7 @@ class WindowTable(Unary, frozen=True, kw_only=True, tag="window-table"):
 
     def lowered(self, part: Expr) -> Expr | None:
         if self.window.kind == "session":
-            return None  # a row that is left out could divide a session
+            return None  # Leaving a row out could split its session in two.
         return below_own_columns(part, len(self.input.schema))
 
     def relation(self, lineage: Lineage) -> Relation:
