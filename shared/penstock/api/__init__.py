@@ -1,7 +1,7 @@
-"""The DataStream API. Names are PyFlink's; what is ours beside them is in ``docs/datastream.md``.
+"""The DataStream API. Its names are PyFlink's; ``docs/datastream.md`` describes what Penstock adds.
 
-Everything is loaded when first asked for: a slot that unpickles one function class loads
-neither the planner nor the connectors. Type checkers and editors read the imports below.
+Each name is imported on first use, so a slot that unpickles one function class loads neither the planner nor
+the connectors. Type checkers and editors read the imports below.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ __all__ = [
     "udtf",
 ]
 
-#: Where each name is defined. A test holds that this and the imports above say the same.
+#: Where each name is defined. A test checks that this table and the imports above agree.
 _WHERE = {
     "penstock.api.common": ("Duration", "Instant", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.async_data_stream": ("AsyncDataStream",),

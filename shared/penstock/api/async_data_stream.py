@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class AsyncDataStream:
-    """Applies an ``AsyncFunction`` to a stream: many calls at a time, whose records are state until they are answered.
+    """Applies an ``AsyncFunction`` to a stream. Many calls run at a time; a record is kept in state until its
+    call has returned.
 
     Each method takes the stream, the function, how long the calls for a record may take together (``timeout``: a
     ``Time`` or ms; 0 for as long as it takes; then ``AsyncFunction.timeout`` gives the results), how many records may wait
@@ -35,7 +36,7 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """The results as they come, but not across watermarks."""
+        """Emits results in the order in which calls return; a result never crosses a watermark."""
         return _step(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, on_error, False
         )
@@ -66,7 +67,7 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """The results in the order of their records."""
+        """Emits results in the order of their records."""
         return _step(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, on_error, True
         )

@@ -1,4 +1,4 @@
-"""Functions of ``AsyncDataStream``, and when their calls are repeated, under Flink's names."""
+"""The functions of ``AsyncDataStream`` and the strategies that repeat their calls, under Flink's names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class AsyncFunction(Function):
-    """Awaits something outside for each record, such as an answer of a service."""
+    """Awaits something outside the job for each record, such as the response of a service."""
 
     async def async_invoke(self, value: Any) -> list[Any]:
         """The results for ``value``, any number of them. Must be an ``async def`` that does not block."""
         raise NotImplementedError
 
     def timeout(self, value: Any) -> list[Any]:
-        """The results for ``value`` when no answer came in time.
+        """The results for ``value`` when its calls did not return within the timeout.
 
         Raises:
             TimeoutError: Always, unless it is overridden.
@@ -29,19 +29,21 @@ class AsyncFunction(Function):
 
 
 class AsyncRetryPredicate:
-    """Which answers are no answers, so that the call is repeated."""
+    """Decides which results and exceptions make the operator repeat a call."""
 
     def result_predicate(self) -> Callable[[list[Any]], bool] | None:
-        """Results → whether to call again; None: any result is good."""
+        """A function of the results that says whether to call again; None: no result causes another call."""
         raise NotImplementedError
 
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """What the call raised → whether to call again; None: no error is worth another call."""
+        """A function of the exception that says whether to call again; None: no exception causes another
+        call."""
         raise NotImplementedError
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """The two functions as a predicate: ``result_predicate`` and ``exception_predicate``, each or None."""
+    """A predicate made of the two functions ``result_predicate`` and ``exception_predicate``; each may be
+    None."""
 
     def __init__(
         self,
@@ -61,7 +63,8 @@ class RetryPredicate(AsyncRetryPredicate):
 
 
 class AsyncRetryStrategy:
-    """How often a call is repeated, and after what pause. ``fixed_delay`` and ``exponential_backoff`` make one."""
+    """Decides how often a call is repeated, and after what pause. ``fixed_delay`` and ``exponential_backoff``
+    make one."""
 
     def can_retry(self, current_attempts: int) -> bool:
         """Whether another call may follow the ``current_attempts`` so far."""
@@ -72,7 +75,7 @@ class AsyncRetryStrategy:
         raise NotImplementedError
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """Which answers are no answers."""
+        """The predicate that decides which results and exceptions cause another call."""
         raise NotImplementedError
 
     @staticmethod
@@ -135,7 +138,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
         return -1
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """One that is never met."""
+        """A predicate that never asks for another call."""
         return RetryPredicate(None, None)
 
 
@@ -149,7 +152,7 @@ class _Repeated(AsyncRetryStrategy):
         return current_attempts <= self._max_attempts
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """Of the predicates that were given."""
+        """The predicate made of the two functions that the constructor was given."""
         return self._predicate
 
 
@@ -167,7 +170,7 @@ class FixedDelayRetryStrategy(_Repeated):
         self._backoff_time_millis: int = _positive("backoff_time_millis", backoff_time_millis)
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Always the same."""
+        """The fixed delay, whatever ``current_attempts`` is."""
         return self._backoff_time_millis
 
 
@@ -189,7 +192,8 @@ class ExponentialBackoffDelayRetryStrategy(_Repeated):
         self._multiplier = _positive("multiplier", multiplier)
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Counted from ``current_attempts`` alone: the calls of other records do not make it longer."""
+        """The delay grows with ``current_attempts`` of this record alone: calls for other records do not
+        lengthen it."""
         delay = self._initial_delay * self._multiplier ** max(0, current_attempts - 1)
         return int(min(delay, self._max_retry_delay))
 
@@ -219,10 +223,11 @@ def _positive(name: str, value: Any) -> Any:
 
 
 class AsyncCall:
-    """What the operator awaits for a record: the function, in time and with its repetitions.
+    """The coroutine that the operator awaits for a record: calls the function, repeats it and ends at the
+    timeout.
 
-    ``function``: an ``AsyncFunction``; ``timeout_ms``: of all calls for a record together, 0 for none; ``strategy``: of
-    repetitions.
+    ``function``: an ``AsyncFunction``; ``timeout_ms``: the limit of all calls for a record together, 0 for
+    none; ``strategy``: decides which calls are repeated, and when.
     """
 
     def __init__(self, function: Any, timeout_ms: int, strategy: AsyncRetryStrategy) -> None:
@@ -240,7 +245,7 @@ class AsyncCall:
                 return await self._attempts(record)
         except TimeoutError:
             if not limit.expired():
-                raise  # the function's own
+                raise  # the function itself raised it
         return _results(self.function.timeout(record), "timeout")
 
     async def _attempts(self, record: Any) -> list[Any]:

@@ -1,7 +1,8 @@
-"""A job that ends with the client that watches it: a SELECT whose rows nobody takes any more.
+"""A job that the cluster cancels when its client is gone: for example a SELECT whose rows nobody reads any
+more.
 
-The client says that it is there from a thread of its own, so that a pager or a full pipe in
-front of it does not count as its end; a signal that it cannot handle does.
+The client sends heartbeats from a thread of its own. A client that is blocked by a pager or a full pipe
+therefore still counts as alive; a client that was killed by a signal does not.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.client")
 
-#: A submission that a signal interrupted may reach the cluster up to so long after it.
+#: A submission that a signal interrupted may still reach the cluster within this many seconds.
 WITHDRAW_S = 10.0
 _UNKNOWN = "PS-NO-JOB"
 
 
 def ends_with_client(graph: JobGraph) -> JobGraph:
-    """The job, to be cancelled when its client is gone."""
+    """The job, configured so that the cluster cancels it when its client is gone."""
     return msgspec.structs.replace(
         graph, config={**graph.config, ATTACHED.key: "true", SHUTDOWN_ON_ATTACHED_EXIT.key: "true"}
     )
 
 
 def outlives_client(graph: JobGraph) -> JobGraph:
-    """The job, to run on whoever goes."""
+    """The job, configured so that it keeps running when its client is gone."""
     return msgspec.structs.replace(graph, config={**graph.config, ATTACHED.key: "false"})
 
 
 def withdraw(client: ClusterClient, job_id: str) -> str | None:
-    """Cancel a job, also one whose submission was interrupted and is perhaps on its way still. The state
-    that it had; None: the cluster has not come to know it."""
+    """Cancel a job, even one whose submission was interrupted and may still be on its way. Returns the job's
+    state before; None if the job did not reach the cluster within ``WITHDRAW_S``."""
     deadline = time.monotonic() + WITHDRAW_S
     while True:
         try:
@@ -61,8 +62,8 @@ def withdraw(client: ClusterClient, job_id: str) -> str | None:
 
 
 class Watching:
-    """Heartbeats for one job while the block runs; none when it is not to end with its client.
-    ``config``: the job's."""
+    """Sends heartbeats for one job while the block runs, if the job is to end with its client. ``config``:
+    the job's configuration."""
 
     def __init__(self, client: ClusterClient, job_id: str, config: Mapping[str, str]) -> None:
         self._url = client.url
@@ -80,10 +81,10 @@ class Watching:
         self._ended.set()
 
     def _run(self) -> None:
-        # A client of its own: the other one may wait for an answer.
+        # The thread has a client of its own, because the other client may be waiting for a response.
         with ClusterClient(self._url, patience_s=0) as client:
             while not self._ended.wait(self._interval_s):
                 try:
                     client.heartbeat(self._job_id)
-                except PenstockError as err:  # the next one may arrive
+                except PenstockError as err:  # the next heartbeat may succeed
                     _log.debug("client_heartbeat_failed", job_id=self._job_id, error=err.message)

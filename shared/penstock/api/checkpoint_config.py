@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointingMode(enum.Enum):
-    """What a record counts after a restart: exactly once, or once and perhaps again."""
+    """How often a record counts after a restart: exactly once, or at least once."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -64,11 +64,11 @@ class CheckpointConfig:
         return self._set(CHECKPOINT_INTERVAL_MS.key, checkpoint_interval)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """What a record counts after a restart."""
+        """How often a record counts after a restart."""
         return CheckpointingMode[str(CHECKPOINT_MODE.read(self._env.configuration))]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """What a record counts after a restart: ``checkpointing_mode``."""
+        """Let a record count after a restart as ``checkpointing_mode`` says."""
         return self._set(CHECKPOINT_MODE.key, getattr(checkpointing_mode, "name", checkpointing_mode))
 
     def get_checkpoint_timeout(self) -> int:
@@ -110,11 +110,12 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Whether one failed checkpoint fails the job: ``fail_on_checkpointing_errors``."""
+        """Let one failed checkpoint fail the job if ``fail_on_checkpointing_errors`` is true, else none."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether a cancelled job's checkpoints are a matter of ``get_externalized_checkpoint_retention``."""
+        """Whether a retention of externalized checkpoints is set, other than
+        ``NO_EXTERNALIZED_CHECKPOINTS``."""
         retention = self.get_externalized_checkpoint_retention()
         return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
@@ -142,7 +143,7 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(False)
 
     def get_aligned_checkpoint_timeout(self) -> Any:
-        """So long a barrier waits before it overtakes records: a ``Duration``."""
+        """How long a barrier waits before it overtakes records: a ``Duration``."""
         from penstock.api.common import Duration
 
         return Duration.of_millis(CHECKPOINT_ALIGNED_TIMEOUT_MS.read(self._env.configuration))

@@ -1,8 +1,8 @@
 """A client of a cluster's REST API: submit, watch, cancel, fetch results.
 
-Synchronous, on httpx. Every failure is a ``PenstockError``: one that the cluster sent
-comes back as it was raised there; one of the connection names the address and the remedy.
-Reads are repeated while the dispatcher is away for a moment (``patience_s``).
+The client is synchronous and built on httpx. Every failure is a ``PenstockError``. An error that the cluster
+sent is raised here as it was raised there; an error of the connection names the address and the remedy.
+A request is repeated for up to ``patience_s`` seconds while the dispatcher does not answer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-# Its line for every request is not for the user's log; who wants it sets the level after the import.
+# httpx logs a line for every request, which does not belong into the user's log. A user who wants these lines
+# sets the level after this import.
 if logging.getLogger("httpx").level == logging.NOTSET:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
-#: Seconds between two looks at an operation.
+#: Seconds between two polls of an operation's state.
 OPERATION_POLL_S = 0.1
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
@@ -42,7 +43,7 @@ class ResultChunk:
 
 
 class ClusterClient:
-    """``url``: a dispatcher's, such as ``http://127.0.0.1:8081``."""
+    """The client of one cluster. ``url``: the address of a dispatcher, such as ``http://127.0.0.1:8081``."""
 
     def __init__(
         self, url: str, *, patience_s: float = 20.0, transport: httpx.BaseTransport | None = None
@@ -76,13 +77,13 @@ class ClusterClient:
     # -- jobs ------------------------------------------------------------------------
 
     def submit(self, spec: dict[str, Any]) -> str:
-        """Submit a JobSpec; its job id. One is chosen here when the spec has none, so that
-        a repeated request cannot start the job twice."""
+        """Submit a JobSpec and return its job id. The client chooses an id when the spec has none, so a
+        repeated request cannot start the job twice."""
         spec = {**spec, "job_id": spec.get("job_id") or uuid.uuid4().hex}
         return str(self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"])
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """``GET /jobs/{id}`` (Flink's shape, plus ours)."""
+        """The response to ``GET /jobs/{id}``: Flink's fields and Penstock's additional ones."""
         return self._object("GET", f"/jobs/{job_id}")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -92,17 +93,19 @@ class ClusterClient:
         self._call("PATCH", f"/jobs/{job_id}", params={"mode": "cancel"})
 
     def heartbeat(self, job_id: str) -> None:
-        """This client watches the job (``execution.shutdown-on-attached-exit``)."""
+        """Tell the cluster that this client still watches the job
+        (``execution.shutdown-on-attached-exit``)."""
         self._call("PATCH", f"/jobs/{job_id}/clientHeartbeat", json={})
 
     # -- checkpoints and savepoints ----------------------------------------------------
 
     def savepoint(self, job_id: str, directory: str | None = None) -> str:
-        """Ask for one; the trigger id. A repeated request is the same savepoint."""
+        """Ask for a savepoint and return the trigger id. A repeated request means the same savepoint."""
         return self._trigger(f"/jobs/{job_id}/savepoints", {"target-directory": directory})
 
     def stop(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> str:
-        """Stop with a savepoint; ``drain``: event time comes to its end first."""
+        """Stop the job with a savepoint and return the trigger id. ``drain``: event time reaches its end
+        first."""
         return self._trigger(f"/jobs/{job_id}/stop", {"targetDirectory": directory, "drain": drain})
 
     def checkpoint(self, job_id: str, *, full: bool = False) -> str:
@@ -116,14 +119,15 @@ class ClusterClient:
         return str(reply["request-id"])
 
     def triggered(self, job_id: str, trigger_id: str) -> dict[str, Any]:
-        """``{status: {id}, operation, progress}`` of a request."""
+        """The state of a triggered operation: ``{status: {id}, operation, progress}``."""
         return self._object("GET", f"/jobs/{job_id}/checkpoints/{trigger_id}")
 
     def location(
         self, job_id: str, trigger_id: str, what: str, tell: Callable[[dict[str, Any]], None] | None = None
     ) -> str:
-        """Wait for the operation ``trigger_id``; its location. ``what``: a savepoint or checkpoint, in errors; ``tell``
-        is given its progress again and again. ExternalError if it failed."""
+        """Wait for the operation ``trigger_id`` and return its location. ``what``: the operation's name in
+        errors (savepoint, checkpoint); ``tell`` is called with the progress at each poll. ExternalError if
+        the operation failed."""
         while True:
             reply = self.triggered(job_id, trigger_id)
             if reply["status"]["id"] == "COMPLETED":
@@ -141,7 +145,7 @@ class ClusterClient:
         return str(operation["location"])
 
     def dispose_savepoint(self, path: str) -> dict[str, Any]:
-        """Delete it; the outcome."""
+        """Delete the savepoint at ``path`` and return the response of the cluster."""
         trigger_id = self._call("POST", "/savepoint-disposal", json={"savepoint-path": path})["request-id"]
         return self._object("GET", f"/savepoint-disposal/{trigger_id}")
 
@@ -188,7 +192,7 @@ class ClusterClient:
         return self._object("GET", f"/jobs/{job_id}/vertices/{vertex_id}")
 
     def subtask_times(self, job_id: str, vertex_id: str) -> list[dict[str, Any]]:
-        """Of each subtask of a vertex: when it entered which state (ms)."""
+        """For each subtask of a vertex: the time at which it entered each state (ms)."""
         return list(self._call("GET", f"/jobs/{job_id}/vertices/{vertex_id}/subtasktimes")["subtasks"])
 
     def vertex_metrics(self, job_id: str, vertex_id: str) -> dict[str, Any]:
@@ -205,7 +209,7 @@ class ClusterClient:
         on_progress: Callable[[dict[str, Any]], None] = lambda job: None,
         poll_s: float = 0.1,
     ) -> dict[str, Any]:
-        """Until the job is over. Returns its details; raises its error when it failed."""
+        """Wait until the job has ended. Returns its details; raises its error when it failed."""
         while True:
             job = self.job(job_id)
             on_progress(job)
@@ -223,8 +227,8 @@ class ClusterClient:
         raise PenstockError(f"job {job_id} failed", remedy=f"see {self.url}/jobs/{job_id}/exceptions")
 
     def results(self, job_id: str, *, wait_ms: int = 1_000) -> Iterator[list[ResultChunk]]:
-        """Lists of chunks as they appear (empty ones while nothing is new), until the job
-        is over and everything was fetched."""
+        """Lists of chunks as they appear (empty lists while there is nothing new), until the job has ended
+        and all chunks were fetched."""
         after = ""
         while True:
             reply = self._call("GET", f"/jobs/{job_id}/results", params={"after": after, "wait_ms": wait_ms})
@@ -241,18 +245,19 @@ class ClusterClient:
         return self._object("GET", "/overview")
 
     def info(self) -> dict[str, Any]:
-        """Processes of the cluster, with their ids."""
+        """The processes of the cluster, with their ids."""
         return self._object("GET", "/cluster/info")
 
     def taskmanagers(self) -> list[dict[str, Any]]:
         return list(self._call("GET", "/taskmanagers")["taskmanagers"])
 
     def log_files(self, taskmanager_id: str) -> list[dict[str, Any]]:
-        """``{name, size, mtime}`` each, the one that was written to last at the end."""
+        """The task manager's log files, each as ``{name, size, mtime}``; the file that was written last comes
+        last."""
         return list(self._call("GET", f"/taskmanagers/{taskmanager_id}/logs")["logs"])
 
     def log_file(self, taskmanager_id: str, name: str, offset: int = 0) -> Iterator[bytes]:
-        """The file's bytes behind ``offset``, in pieces, as far as there are some now."""
+        """The bytes from ``offset`` to the present end of the file, in pieces."""
         path = f"/taskmanagers/{taskmanager_id}/logs/{name}"
         try:
             with self._http.stream("GET", path, params={"offset": offset}) as response:
@@ -270,7 +275,7 @@ class ClusterClient:
     # -- inside -------------------------------------------------------------------------
 
     def _object(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
-        """The answer of a path that answers one JSON object."""
+        """The response of a path that responds with one JSON object."""
         found: dict[str, Any] = self._call(method, path, **kwargs)
         return found
 
@@ -285,8 +290,8 @@ class ClusterClient:
             # Every request may be repeated: submissions carry a job id.
             return retry(self._once, method, path, **kwargs)
         except (KeyboardInterrupt, SystemExit):
-            # A signal ended it in the middle, perhaps inside of a lock of these connections: who asked
-            # anything of them again, if only to close them, could wait for ever.
+            # A signal interrupted the request, perhaps while it held a lock of these connections. Using or
+            # closing them could then wait for ever, so the client opens new ones.
             self._http = self._connections()
             raise
         except (httpx.TransportError, _Unavailable) as err:
@@ -304,7 +309,7 @@ class ClusterClient:
 
     @staticmethod
     def _checked(response: httpx.Response, what: str) -> None:
-        """Raises what an answer tells that is none."""
+        """Raises the error that an unsuccessful response describes."""
         if response.is_success:
             return
         try:
@@ -320,7 +325,7 @@ class ClusterClient:
 
 
 def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:
-    """Of a job that was awaited, and that somebody cancelled: ExternalError."""
+    """Raises ExternalError if somebody cancelled the job while this process waited for its end."""
     if job["state"] == "CANCELED":
         raise ExternalError(
             f"job {job_id} ({name}) was cancelled",
@@ -331,4 +336,4 @@ def raise_if_cancelled(job: dict[str, Any], job_id: str, name: str) -> None:
 
 
 class _Unavailable(Exception):
-    """The dispatcher is up but cannot reach what it needs; worth another try."""
+    """The dispatcher is up but cannot reach a service that it needs; the request is repeated."""

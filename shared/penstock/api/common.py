@@ -1,4 +1,4 @@
-"""Small words of the API: rows, durations, watermark strategies."""
+"""Small classes of the API: durations, instants, watermark strategies."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Time = Duration
 
 @dataclass(frozen=True, order=True)
 class Instant:
-    """A point in time: whole ``seconds`` since the epoch, and ``nanos`` of the next one."""
+    """A point in time: whole ``seconds`` since the epoch, and ``nanos`` nanoseconds after them."""
 
     seconds: int
     nanos: int
@@ -120,10 +120,12 @@ class RuntimeExecutionMode(enum.Enum):
 
 
 class TimestampAssigner:
-    """Gives records their event time: ``extract_timestamp``. A plain function of the same arguments does as well."""
+    """Gives records their event time: ``extract_timestamp``. A plain function of the same arguments may be
+    used instead."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """The event time of ``value`` in ms since the epoch. ``record_timestamp``: what the record has so far, ms."""
+        """The event time of ``value`` in ms since the epoch. ``record_timestamp``: the event time that the
+        record has so far, ms."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""``ConnectedStreams``: two inputs, one function (and, keyed, one state)."""
+"""``ConnectedStreams``: two streams as the inputs of one function. Keyed streams share one state, too."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ConnectedStreams:
     def map(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """One record for one, of either input.
+        """Emits one record for each record of either input.
 
         Args:
             func: A ``CoMapFunction``.
@@ -112,7 +112,7 @@ class ConnectedStreams:
     def flat_map(
         self, func: Any, output_type: t.LogicalType | None = None, *, on_error: str = "fail"
     ) -> DataStream:
-        """Any number of records for one, of either input.
+        """Emits any number of records for each record of either input.
 
         Args:
             func: A ``CoFlatMapFunction``.

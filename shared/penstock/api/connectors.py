@@ -1,4 +1,4 @@
-"""Sources and sinks by connector, and builders for the common ones.
+"""Sources and sinks by connector name, and builders for the common connectors.
 
 ``Source.connector("nats", schema, {…})``; options are the connector's own, the same as in SQL.
 A schema is ``Types.ROW_NAMED(…)``, a ``Schema``, or any other type for a stream of values.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def as_schema(schema: Any) -> Schema:
-    """``schema`` as a ``Schema``: one already, or a type such as ``Types.ROW_NAMED(…)``.
+    """``schema`` as a ``Schema``; it may be one already, or a type such as ``Types.ROW_NAMED(…)``.
 
     Raises:
         SpecError: It is neither.
@@ -43,7 +43,7 @@ class _Table:
 
     @property
     def all_options(self) -> dict[str, str]:
-        """The options as SQL would have them, with ``connector``."""
+        """The options as a table in SQL declares them, ``connector`` among them."""
         return {"connector": self.name, **self.options}
 
 

@@ -1,5 +1,5 @@
-"""``DataStream``: records without keys. ``keyed.py``, ``windowed.py`` and ``connected.py`` go on
-from here.
+"""``DataStream``: records without keys. ``keyed.py``, ``windowed.py`` and ``connected.py`` have the other
+kinds of streams.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DataStream(StepSettings, Partitions):
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """One record for one.
+        """Emits one record for each record.
 
         Args:
             func: A callable, or a ``MapFunction``.
@@ -91,7 +91,7 @@ class DataStream(StepSettings, Partitions):
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """Any number of records for one.
+        """Emits any number of records for each record.
 
         Args:
             func: A callable or ``FlatMapFunction`` that returns an iterable, or yields.
@@ -292,12 +292,12 @@ class DataStream(StepSettings, Partitions):
 
         Args:
             name: The operator's name, as plans and the dashboard show it.
-            make: ``make(node, …)`` gives its plan node over the nodes of the streams. It is called once before, on
-                stand-ins with the same columns, to find the columns that come out.
+            make: ``make(node, …)`` gives its plan node over the nodes of the streams. It is called once more
+                before that, with placeholder nodes of the same columns, to find the output columns.
             others: Its further inputs.
         """
         steps = (self._step, *(other._step for other in others))
-        # Rows of the same columns stand in for the streams, which have no nodes yet.
+        # The streams have no nodes yet, so empty VALUES nodes with the same columns take their places.
         shown = make(*(n.Values(schema=step.schema, data="") for step in steps))
         return self._then(plain(lambda inputs, c: make(*inputs), steps, shown.schema, name))
 

@@ -58,7 +58,7 @@ class StreamExecutionEnvironment(Settings):
         super().__init__(configuration)
         self._sinks: list[Transformation] = []
         self._tables: Tables | None = None
-        #: Makes the streams of this program, for the streams themselves.
+        #: Makes the streams of this program; the methods of streams use it.
         self.streams = StreamFactory(self)
 
     @classmethod
@@ -81,7 +81,7 @@ class StreamExecutionEnvironment(Settings):
         """
         rows = list(collection)
         schema = schema_of(type_info if type_info is not None else type_of_values(rows))
-        # Before the rows are encoded: then their classes have names.
+        # This must precede the encoding of the rows, which needs their classes to have names.
         found = classes_in(rows) if any(isinstance(x, t.RawType) for x in schema.types) else ()
         batch = Batch(schema, columns_of(schema, rows, "from_collection"), num_rows=len(rows))
         arrow = batch.to_arrow()
@@ -108,8 +108,8 @@ class StreamExecutionEnvironment(Settings):
     ) -> DataStream:
         """A connector's table as a stream.
 
-        Watermarks are made for each split if the event time is a TIMESTAMP column or the source's own timestamp, else
-        behind the source.
+        Watermarks are made for each split if the event time is a TIMESTAMP column or the source's own
+        timestamp; otherwise a step after the source makes them.
 
         Args:
             source: ``Source.connector(…)``, or what a builder made.
@@ -175,12 +175,13 @@ class StreamExecutionEnvironment(Settings):
             timed = stream.assign_timestamps_and_watermarks(watermark_strategy)
         else:
             timed = DataStream(self, stream._with_times(watermark_strategy))
-        # To the program it is the source: a uid is of what keeps the positions.
+        # The program sees this step as the source, so a uid set on it must go to the source step, whose state
+        # holds the positions.
         timed._step.stands_for = step
         return timed
 
     def _per_split(self, strategy: WatermarkStrategy, schema: Schema) -> WatermarkSpec | None:
-        """What the source itself can make watermarks of; None: they are made behind it."""
+        """How the source itself makes watermarks; None: the source cannot, and a step after it makes them."""
         rowtime = None
         if strategy.column is not None:
             rowtime = column_index(schema, strategy.column, "with_timestamp_column")
@@ -357,8 +358,8 @@ class StreamExecutionEnvironment(Settings):
         return graph
 
     def _in_its_mode(self, sinks: Sequence[n.Node]) -> dict[str, str]:
-        """The configuration; AUTOMATIC, where the program asks for it, is BATCH when every source is
-        bounded. A program that says nothing runs as in STREAMING, Flink's default."""
+        """The configuration with AUTOMATIC resolved: BATCH when every source is bounded, else STREAMING. A
+        program that sets no mode runs in STREAMING, Flink's default."""
         config = self.configuration
         automatic = RUNTIME_MODE.key in config and RUNTIME_MODE.read(config) == "AUTOMATIC"
         if automatic and all(Analysis().of(sink).bounded for sink in sinks):
@@ -377,7 +378,7 @@ class StreamExecutionEnvironment(Settings):
         compiler = Compiler()
         nodes = tuple(compiler.node(s) for s in sinks)
         config = self._in_its_mode(nodes)
-        if job_name:  # as in Flink it counts more than pipeline.name
+        if job_name:  # as in Flink, it overrides pipeline.name
             config = {**config, PIPELINE_NAME.key: job_name}
         plan = n.LogicalPlan(
             name="Penstock Streaming Job",

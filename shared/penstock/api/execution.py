@@ -1,4 +1,4 @@
-"""Running a planned job: on the cluster that is configured, else on one of its own."""
+"""Runs a planned job: on the configured cluster, else on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class JobExecutionResult:
         return JobID(self.job_id)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """Nothing: as in PyFlink no function of Python defines an accumulator. Metrics count (``get_metrics_group``)."""
+        """Always empty: as in PyFlink, Python functions define no accumulators. Use metrics instead
+        (``get_metrics_group``)."""
         return {}
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
@@ -179,12 +180,13 @@ class JobClient:
             cluster.__exit__(None, None, None)
 
 
-#: (client, job id) → the job's details at its end; the command line's shows progress.
+#: Waits for the end of a job: (client, job id) → the job's details. The command line installs one that shows
+#: progress.
 _wait: Callable[[ClusterClient, str], dict[str, Any]] = ClusterClient.wait
 
 
 def wait_with(wait: Callable[[ClusterClient, str], dict[str, Any]]) -> None:
-    """Await jobs so from now on (in this process)."""
+    """Wait for jobs with ``wait`` from now on, in this process."""
     global _wait
     _wait = wait
 
@@ -212,7 +214,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         cluster = EmbeddedCluster(slots=max(2, slots * groups), config=dict(config))
         cluster.__enter__()
         address = cluster.rest_url
-        # It has taken the options of clusters, which are none of the job's.
+        # The embedded cluster has taken the options of clusters; a job must not carry them.
         of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
         graph = msgspec.structs.replace(graph, config=of_job)
     client = ClusterClient(address)
@@ -222,7 +224,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
     except BaseException as err:
         if cluster is None and isinstance(err, KeyboardInterrupt | SystemExit):
             try:
-                withdraw(client, job_id)  # nobody knows its id
+                withdraw(client, job_id)  # nobody else knows the job's id, so nobody else could cancel it
             except PenstockError as unreachable:
                 _log.warning("job_cancel_failed", job_id=job_id, error=unreachable.message)
         client.close()
@@ -245,7 +247,7 @@ def record_with(recorder: Callable[[JobGraph], None] | None) -> None:
 
 
 def recorded(graph: JobGraph) -> bool:
-    """True when a planner took the job."""
+    """Hands the job to the planner's recorder, if there is one; whether there was one."""
     if _recorder is None:
         return False
     _recorder(graph)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from penstock.api.settings import Settings
 
-#: Own keys of a program begin so; ``RuntimeContext.get_job_parameter`` reads them.
+#: The prefix of a program's own keys; ``RuntimeContext.get_job_parameter`` reads them.
 PARAMETERS = "user."
 
 
@@ -49,18 +49,19 @@ class ExecutionConfig:
         return WATERMARK_INTERVAL_MS.read(self._env.configuration)
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
-        """Values that functions read with ``RuntimeContext.get_job_parameter``: ``global_job_parameters_dict``."""
+        """Set ``global_job_parameters_dict``: values that functions read with
+        ``RuntimeContext.get_job_parameter``."""
         for key, value in global_job_parameters_dict.items():
             self._env.set(f"{PARAMETERS}{key}", value)
         return self
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """What ``set_global_job_parameters`` has set."""
+        """The values that ``set_global_job_parameters`` has set."""
         found = self._env.configuration
         return {k.removeprefix(PARAMETERS): v for k, v in found.items() if k.startswith(PARAMETERS)}
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Nothing to do: chained functions get each other's records as they are."""
+        """Changes nothing: chained functions always get each other's records without a copy."""
         return self
 
     def is_object_reuse_enabled(self) -> bool:
@@ -68,13 +69,13 @@ class ExecutionConfig:
         return True
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        """Nothing to do: a function travels with what it uses."""
+        """Changes nothing: a function is always pickled with everything that it uses."""
         return self
 
     disable_closure_cleaner = enable_closure_cleaner
 
     def enable_generic_types(self) -> ExecutionConfig:
-        """Nothing to do: records without a declared type may be any Python value."""
+        """Changes nothing: records without a declared type may always be any Python value."""
         return self
 
     def has_generic_types_disabled(self) -> bool:

@@ -25,7 +25,8 @@ class _FileBuilder(Builder):
 
 @dataclasses.dataclass(frozen=True)
 class StreamFormat:
-    """What files of records hold. ``format``: Penstock's name; ``schema``: the columns; ``options``: the format's."""
+    """The contents of files of records. ``format``: Penstock's name of the format; ``schema``: the columns;
+    ``options``: the format's options."""
 
     format: str
     schema: Any
@@ -89,7 +90,7 @@ class FileSource:
 
 @dataclasses.dataclass(frozen=True)
 class OutputFileConfig:
-    """What names of files begin and end with: ``part_prefix`` and ``part_suffix``."""
+    """The beginning and the end of file names: ``part_prefix`` and ``part_suffix``."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
@@ -121,7 +122,8 @@ class _OutputFileConfigBuilder:
 
 @dataclasses.dataclass(frozen=True)
 class RollingPolicy:
-    """When a file is closed: at each checkpoint, and at ``part_size`` bytes. None: the connector's size."""
+    """Says when a file is closed: at each checkpoint, and before it at ``part_size`` bytes. None: the
+    connector's default size."""
 
     part_size: int | None = None
 
@@ -135,8 +137,8 @@ class RollingPolicy:
 
         Args:
             part_size: Bytes.
-            rollover_interval: Not looked at: each checkpoint closes the files.
-            inactivity_interval: Not looked at, for the same reason.
+            rollover_interval: Ignored: each checkpoint closes the files.
+            inactivity_interval: Ignored, for the same reason.
         """
         return RollingPolicy(part_size)
 
@@ -154,7 +156,7 @@ class _RowFormatBuilder:
         self._prepare: Callable[[Any], Any] = as_text
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> _RowFormatBuilder:
-        """Let ``output_file_config`` say what names of files begin and end with."""
+        """Let ``output_file_config`` say how file names begin and end."""
         self._options["sink.part-prefix"] = output_file_config.part_prefix
         self._options["sink.part-suffix"] = output_file_config.part_suffix
         return self
@@ -166,11 +168,11 @@ class _RowFormatBuilder:
         return self
 
     def with_bucket_check_interval(self, interval: int) -> _RowFormatBuilder:
-        """Nothing to do: files are closed at checkpoints. ``interval``: ms."""
+        """Changes nothing: files are closed at checkpoints. ``interval``: ms."""
         return self
 
     def with_bucket_assigner(self, bucket_assigner: Any) -> _RowFormatBuilder:
-        """Folders by the records' contents.
+        """Flink's way to choose a folder by a record's contents.
 
         Raises:
             UnsupportedError: Always.

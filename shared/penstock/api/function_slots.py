@@ -1,8 +1,8 @@
-"""Which methods of a function are called, and that they are of a kind that can be: looked at where the
-program names the function.
+"""Checks, where the program names a function, that the methods which will be called are plain functions or
+generators as needed.
 
-An ``async def`` called as a plain function gives a coroutine, and one with ``yield`` a generator: both are
-true to ``filter``, and neither is the value that was meant.
+Calling an ``async def`` gives a coroutine, and calling a function with ``yield`` gives a generator. Neither
+is the value that was meant, and ``filter`` would take both for true.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import SpecError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: By what the function is of: methods that give one value, and methods that give any number.
+#: The place where a function is used → its methods that give one value, and its methods that give any number.
 _METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "map": (("map",), ()),
     "flat_map": ((), ("flat_map",)),
@@ -39,7 +39,8 @@ _LIFE = ("open", "close")
 
 
 def check_function(function: Any, of: str) -> None:
-    """UnsupportedError for what is async, SpecError for a generator where one value is meant."""
+    """Raises UnsupportedError for an async function, and SpecError for a generator where one value is needed.
+    ``of``: a key of ``_METHODS``."""
     single, many = _METHODS[of]
     found = [(name, getattr(function, name)) for name in (*single, *many) if hasattr(function, name)]
     if not found and callable(function):

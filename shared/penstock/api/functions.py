@@ -1,4 +1,4 @@
-"""Function classes to derive from. Plain callables do where there is nothing to open.
+"""The function classes that programs derive from. A plain callable is enough where there is nothing to open.
 
 Every class may define ``open(runtime_context)`` and ``close()``. Outputs are returned or
 yielded; ``yield tag, value`` sends to a side output.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Named:
-    """A class under a name of another class, imported when it is asked for: annotations name it, calls do not.
+    """A class as an attribute of another class, imported on first use. Programs name it in annotations only.
 
     ``path``: ``module:name``.
     """
@@ -37,7 +37,8 @@ _WINDOW_CONTEXT = _Named("penstock.operators.window_contexts:WindowContext")
 
 
 class Function:
-    """Base class. ``MapFunction[str, int]`` is ``MapFunction``: the parameters are for the reader."""
+    """The base class of functions. ``MapFunction[str, int]`` is ``MapFunction``: the type parameters have no
+    effect."""
 
     def __class_getitem__(cls, parameters: Any) -> type[Self]:
         return cls
@@ -50,7 +51,7 @@ class Function:
 
 
 class MapFunction(Function):
-    """One record for one: ``map``."""
+    """Gives one record for each record: ``map``."""
 
     def map(self, value: Any) -> Any:
         """The record that takes the place of ``value``."""
@@ -58,7 +59,7 @@ class MapFunction(Function):
 
 
 class FlatMapFunction(Function):
-    """Any number of records for one: ``flat_map``."""
+    """Gives any number of records for each record: ``flat_map``."""
 
     def flat_map(self, value: Any) -> Iterable[Any] | None:
         """The records that take the place of ``value``: an iterable (or yield them), or None for no record."""
@@ -157,7 +158,7 @@ class KeyedCoProcessFunction(CoProcessFunction):
 
 
 class CoMapFunction(Function):
-    """One record for one, by two functions: one for each input."""
+    """Gives one record for each record. Each input has its own method."""
 
     def map1(self, value: Any) -> Any:
         """The record for ``value`` of the first input."""
@@ -169,7 +170,7 @@ class CoMapFunction(Function):
 
 
 class CoFlatMapFunction(Function):
-    """Any number of records for one, by two functions: one for each input."""
+    """Gives any number of records for each record. Each input has its own method."""
 
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
         """The records for ``value`` of the first input."""

@@ -1,4 +1,4 @@
-"""JARs that a program written for Flink names. There is no Java here to load them into."""
+"""The JARs that a program written for Flink names. Penstock runs no Java, so it cannot load them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from penstock.errors import UnsupportedError
 
-#: What JARs of connectors and formats are called that Penstock has itself.
+#: Names of the JARs whose connectors and formats Penstock has itself.
 _OWN = (
     "kafka",
     "jdbc",
@@ -24,13 +24,13 @@ _FLINK = re.compile(r"flink-(?:sql-)?(?:connector-)?([a-z-]+?)(?:[-_]\d.*)?\.jar
 
 
 def refuse_foreign_jar(path: str) -> None:
-    """Nothing for a JAR of a connector or format that Penstock has itself.
+    """Accepts the JAR of a connector or format that Penstock has itself, and refuses every other.
 
     Args:
         path: A JAR's path or URL.
 
     Raises:
-        UnsupportedError: It is of anything else.
+        UnsupportedError: The JAR is another one.
     """
     name = path.rsplit("/", 1)[-1]
     found = _FLINK.match(name)

@@ -16,7 +16,7 @@ class JobID(str):
 
 
 class JobStatus(enum.StrEnum):
-    """The state of a job. Each is its name as text, too."""
+    """The state of a job. Each member is also a text: its name."""
 
     INITIALIZING = "INITIALIZING"
     RECONCILING = "RECONCILING"
@@ -35,7 +35,7 @@ class JobStatus(enum.StrEnum):
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Whether the job has ended where it ran."""
+        """Whether the job has ended, or is suspended."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
     def result(self) -> Self:
@@ -44,7 +44,7 @@ class JobStatus(enum.StrEnum):
 
 
 class CompletableFuture:
-    """An answer that comes later. ``wait`` waits for it, and gives it or raises the error."""
+    """A result that comes later. ``wait`` waits for the result and returns it, or raises the error."""
 
     def __init__(self, wait: Callable[[], Any]) -> None:
         self._wait = wait
@@ -52,20 +52,20 @@ class CompletableFuture:
 
     @classmethod
     def of(cls, answer: Any) -> CompletableFuture:
-        """One that has its answer, ``answer``."""
+        """A future that is done; its result is ``answer``."""
         made = cls(lambda: answer)
         made.result()
         return made
 
     def done(self) -> bool:
-        """Whether ``result`` was asked for, so that the answer is there."""
+        """Whether ``result`` has returned once, so that the answer is known."""
         return bool(self._answer)
 
     def result(self) -> Any:
-        """The answer, once it is there.
+        """Wait for the answer and return it.
 
         Raises:
-            PenstockError: What was asked for has failed.
+            PenstockError: The requested operation has failed.
         """
         if not self._answer:
             self._answer.append(self._wait())

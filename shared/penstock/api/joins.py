@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class IntervalJoin:
-    """``left.interval_join(right).between(low, high)``: right.time in [left.time + low,
-    left.time + high]."""
+    """``left.interval_join(right).between(low, high)``: joins rows for which right.time lies in [left.time +
+    low, left.time + high]."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         left_types = [left._keyed_step.schema.types[k].with_nullable(True) for k in left._keys]
@@ -45,15 +45,17 @@ class IntervalJoin:
         return self
 
     def inner(self) -> DataStream:
-        """Rows of left's columns, then right's (a name that is there already gets a 0)."""
+        """Rows with the columns of left, then those of right. A column of right whose name left has already
+        gets a 0 appended."""
         return self._join("inner")
 
     def left(self) -> DataStream:
-        """Also left rows without a match, with NULLs, once the watermark passed their interval."""
+        """As ``inner``, and each left row without a match, with NULLs, once the watermark has passed its
+        interval."""
         return self._join("left")
 
     def process(self, func: Any, output_type: t.LogicalType | None = None) -> DataStream:
-        """``func(left, right)`` of every pair."""
+        """The result of ``func(left, right)`` for every pair."""
         check_function(func, "interval join")
         width = self._left._width
         names = tuple(self._left.schema.names), tuple(self._right.schema.names)

@@ -1,4 +1,4 @@
-"""Topics of Kafka as sources and sinks, under Flink's names."""
+"""Kafka topics as sources and sinks, under Flink's names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises."""
+    """The guarantee that a sink gives."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -26,7 +26,7 @@ class DeliveryGuarantee(Enum):
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """Where a partition without a committed offset begins. NONE: that is an error."""
+    """Where reading begins in a partition without a committed offset. NONE: the job fails."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -43,7 +43,8 @@ class KafkaTopicPartition:
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Where reading begins or ends. ``mode``: of ``scan.startup.mode``; ``value``: what the mode needs."""
+    """Where reading begins or ends. ``mode``: a value of ``scan.startup.mode``; ``value``: the argument that
+    the mode needs."""
 
     mode: str
     value: str | None = None
@@ -53,22 +54,23 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """The group's offsets; a partition without one as ``offset_reset_strategy`` says."""
+        """The committed offsets of the group. In a partition without one, reading begins where
+        ``offset_reset_strategy`` says."""
         return KafkaOffsetsInitializer("group-offsets", reset=offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first message of ``timestamp``, ms since the epoch, or later."""
+        """The first message whose timestamp is ``timestamp``, ms since the epoch, or later."""
         return KafkaOffsetsInitializer("timestamp", str(timestamp))
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """The first message that is there."""
+        """The first message that the partition still has."""
         return KafkaOffsetsInitializer("earliest-offset")
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Behind the last message that is there."""
+        """The position after the last message."""
         return KafkaOffsetsInitializer("latest-offset")
 
     @staticmethod
@@ -80,10 +82,10 @@ class KafkaOffsetsInitializer:
 
         Args:
             offsets: The offsets.
-            offset_reset_strategy: Not looked at: a partition without an offset is refused when the job starts.
+            offset_reset_strategy: Ignored: a partition without an offset is refused when the job starts.
 
         Raises:
-            UnsupportedError: They are of several topics.
+            UnsupportedError: The offsets are those of several topics.
         """
         topics = sorted({place.topic for place in offsets})
         if len(topics) != 1:
@@ -99,7 +101,7 @@ class KafkaOffsetsInitializer:
         )
 
     def options(self, prefix: str) -> dict[str, str]:
-        """As options of a table. ``prefix``: ``scan.startup`` or ``scan.bounded``."""
+        """The options of a table that say the same. ``prefix``: ``scan.startup`` or ``scan.bounded``."""
         found = {f"{prefix}.mode": self.mode}
         if self.value is not None:
             name = "timestamp-millis" if self.mode == "timestamp" else self.mode
@@ -110,10 +112,10 @@ class KafkaOffsetsInitializer:
 
 
 class KafkaSourceBuilder:
-    """Collects what a source needs."""
+    """Collects the settings of a source."""
 
     def __init__(self) -> None:
-        # As Flink: without a word the source begins at the beginning.
+        # As in Flink, a source without a startup mode reads from the earliest offset.
         self._options: dict[str, str] = KafkaOffsetsInitializer.earliest().options("scan.startup")
         self._values: RowSchema | None = None
 
@@ -136,7 +138,8 @@ class KafkaSourceBuilder:
         return self
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
-        """Some partitions alone. UnsupportedError, always: a source reads all partitions of its topics."""
+        """Flink's way to read only some partitions. Always raises UnsupportedError: a source reads all
+        partitions of its topics."""
         raise UnsupportedError(
             "a source of some partitions",
             expected="set_topics(…) or set_topic_pattern(…)",
@@ -147,13 +150,14 @@ class KafkaSourceBuilder:
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Where reading begins, without a checkpoint."""
+        """Where reading begins if the job starts without a checkpoint."""
         self._options = {k: v for k, v in self._options.items() if not k.startswith("scan.startup.")}
         self._options |= starting_offsets_initializer.options("scan.startup")
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Where reading ends. The job's ``execution.runtime-mode`` says whether it is streaming, as it does anyway."""
+        """Where reading ends, as ``set_bounded``. Whether the job runs in streaming or batch is decided by
+        ``execution.runtime-mode`` alone."""
         return self.set_bounded(stopping_offsets_initializer)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
@@ -212,7 +216,8 @@ class KafkaRecordSerializationSchema:
     topic: str
     options: dict[str, str] = field(default_factory=dict)
     schema: Any = None
-    #: The fields of a row that are the key and the value, where these are fields as they are.
+    #: Numbers of the row's fields that become the key and the value, where these are written without a
+    #: change.
     fields: tuple[int, ...] = ()
 
     @staticmethod
@@ -222,7 +227,7 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Collects what a ``KafkaRecordSerializationSchema`` needs."""
+    """Collects the settings of a ``KafkaRecordSerializationSchema``."""
 
     def __init__(self) -> None:
         self._topic: str | None = None
@@ -235,7 +240,8 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_topic_selector(self, topic_selector: Any) -> KafkaRecordSerializationSchemaBuilder:
-        """A topic for each record. UnsupportedError, always: a sink writes to one topic."""
+        """Flink's way to choose a topic for each record. Always raises UnsupportedError: a sink writes to one
+        topic."""
         raise UnsupportedError(
             "a topic for each record",
             expected="set_topic('…')",
@@ -246,7 +252,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: Any
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """How records become keys; without it messages have none."""
+        """How records become keys. If it is not called, messages have no keys."""
         self._key = key_serialization_schema
         return self
 
@@ -271,7 +277,8 @@ class KafkaRecordSerializationSchemaBuilder:
         options = {"value.format": value.format, **{f"value.{k}": v for k, v in value.options.items()}}
         if self._key is not None:
             options |= self._whole_row_as_key(as_row_schema(self._key, "keys"))
-        # Columns of Avro say whether they may be NULL, which is part of their bytes; others have the stream's own.
+        # In Avro the encoding of a column depends on whether it may be NULL, so its type says it; other
+        # formats take the types of the stream.
         return KafkaRecordSerializationSchema(
             self._topic, options, value.type_info if value.format == "avro" else None
         )
@@ -305,7 +312,7 @@ class KafkaRecordSerializationSchemaBuilder:
 
 
 class KafkaSinkBuilder:
-    """Collects what a sink needs."""
+    """Collects the settings of a sink."""
 
     def __init__(self) -> None:
         self._options: dict[str, str] = {}
@@ -316,12 +323,12 @@ class KafkaSinkBuilder:
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """What the sink promises; at-least-once without it (Flink: none)."""
+        """The guarantee that the sink gives; at-least-once if this is not called (in Flink: none)."""
         self._options["sink.delivery-guarantee"] = delivery_guarantee.value
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """The name of an exactly-once sink at the brokers."""
+        """The prefix of the transactional ids by which the brokers know an exactly-once sink."""
         self._options["sink.transactional-id-prefix"] = transactional_id_prefix
         return self
 

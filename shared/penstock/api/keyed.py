@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 class KeyedStream(DataStream):
     """A stream by key. Made by ``DataStream.key_by``.
 
-    What a stream without keys has (``map``, ``union``, ``sink_to`` …) it has on its records, without their keys.
+    The methods of a stream without keys (``map``, ``union``, ``sink_to`` …) work on the records, without
+    their keys.
     Settings of a step (``name``, ``uid`` …) belong to the step before ``key_by``.
 
-    ``env``: its environment; ``records``: the step that makes the records; ``step``: the same with the keys;
-    ``keys``: numbers of the key columns of ``step``, which has the records' columns first.
+    ``env``: the environment; ``records``: the step that makes the records; ``step``: the step that adds the
+    keys behind the records' columns; ``keys``: numbers of the key columns of ``step``.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class KeyedStream(DataStream):
         return self._keyed_step, self._keys, self._width
 
     def name(self, name: str) -> Self:
-        """A keyed stream is no step.
+        """Refused: a keyed stream is no step.
 
         Raises:
             UnsupportedError: Always.
@@ -71,7 +72,7 @@ class KeyedStream(DataStream):
         )
 
     def _partitioned(self, partitioning: Any, name: str) -> DataStream:
-        """A keyed stream has its partitions.
+        """Refused: a keyed stream is partitioned by its keys.
 
         Raises:
             UnsupportedError: Always.
@@ -84,7 +85,7 @@ class KeyedStream(DataStream):
         )
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
-        """Refused as the other partitions are: a keyed stream has its own.
+        """Refused: a keyed stream is partitioned by its keys.
 
         Args:
             partitioner: As in ``DataStream``.
@@ -105,7 +106,8 @@ class KeyedStream(DataStream):
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """One record for one, as ``DataStream.map``; ``open`` of a ``MapFunction`` may ask for keyed state."""
+        """Emits one record for each record, as
+        ``DataStream.map``; ``open`` of a ``MapFunction`` may ask for keyed state."""
         return self._stateful("map", func, output_type, on_error) or super().map(
             func, output_type, batch=batch, on_error=on_error
         )
@@ -118,7 +120,8 @@ class KeyedStream(DataStream):
         batch: bool = False,
         on_error: str = "fail",
     ) -> DataStream:
-        """Any number of records for one, as ``DataStream.flat_map``; ``open`` may ask for keyed state."""
+        """Emits any number of records for each record, as
+        ``DataStream.flat_map``; ``open`` may ask for keyed state."""
         return self._stateful("flat_map", func, output_type, on_error) or super().flat_map(
             func, output_type, batch=batch, on_error=on_error
         )
@@ -130,7 +133,8 @@ class KeyedStream(DataStream):
         )
 
     def _stateful(self, kind: str, func: Any, output_type: Any, on_error: str) -> DataStream | None:
-        """The step of a function object that has an ``open`` of its own; None for others, which need no keys."""
+        """The process step for a function object that defines ``open`` and may therefore use keyed state;
+        None for other functions, which need no keys."""
         opener = getattr(type(func), "open", None)
         if opener is None or opener is Function.open:
             return None

@@ -1,4 +1,4 @@
-"""Keys of streams: which columns they are, and which types may be one."""
+"""The keys of streams: finds the key columns, and checks that their types can be keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def key_columns(schema: Schema, selector: tuple[Any, ...]) -> tuple[int, ...] | None:
-    """Column numbers of a key given by names, numbers or a function that reads fields; None
-    for a function that computes."""
+    """Column numbers of a key that is given by names, numbers or a function that only reads fields; None for
+    a function that computes."""
     if not selector:
         raise SpecError("key_by without a key", expected="a column, several, or a function of the record")
     if len(selector) == 1 and isinstance(selector[0], (list, tuple)):
@@ -34,7 +34,8 @@ def key_columns(schema: Schema, selector: tuple[Any, ...]) -> tuple[int, ...] | 
 
 
 def of_untyped(schema: Schema, selector: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Fields given by number, of values whose type nobody declared: a function reads them."""
+    """Replaces field numbers by a function that reads these fields, if the stream's values have no declared
+    type."""
     if len(selector) == 1 and isinstance(selector[0], (list, tuple)):
         selector = tuple(selector[0])
     numbers = selector and all(isinstance(s, int) and not isinstance(s, bool) for s in selector)
@@ -42,7 +43,7 @@ def of_untyped(schema: Schema, selector: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_key_types(types: Sequence[t.LogicalType]) -> None:
-    """SpecError for what has no equality as a key."""
+    """Raises SpecError for types that cannot be compared as keys: collections."""
     for type_ in types:
         if _holds_collection(type_):
             raise SpecError(

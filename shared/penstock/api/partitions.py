@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Partitions:
-    """The part of ``DataStream`` that deals records out. Each method gives a stream; it counts for the step behind it."""
+    """The methods of ``DataStream`` that partition records. Each returns a stream; the partitioning applies
+    to the step that follows."""
 
     _env: StreamExecutionEnvironment
     _step: Transformation
@@ -52,7 +53,7 @@ class Partitions:
         return self._partitioned(Global(), "Global")
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
-        """The records to the subtasks of the next step that ``partitioner`` names.
+        """Each record to the subtask of the next step that ``partitioner`` chooses.
 
         Args:
             partitioner: A ``Partitioner``, or a callable of a key and the number of subtasks.
@@ -78,7 +79,8 @@ class Partitions:
     def broadcast(self, descriptor: MapStateDescriptor, /, *more: MapStateDescriptor) -> BroadcastStream: ...
 
     def broadcast(self, *descriptors: MapStateDescriptor) -> DataStream | BroadcastStream:
-        """Every record to every subtask of the next step. With ``descriptors`` of map state: for ``connect``."""
+        """Every record to every subtask of the next step. With ``descriptors`` of map state, the result is a
+        ``BroadcastStream`` for ``connect``."""
         if descriptors:
             return self._env.streams.broadcast(self, descriptors)  # type: ignore[arg-type]  # a DataStream
         return self._partitioned(Broadcast(), "Broadcast")

@@ -22,14 +22,16 @@ _WAYS = {
 
 
 def plan_json(graph: JobGraph) -> str:
-    """The steps of ``graph`` in Flink's form. As there, unions and partitions are no steps: they are on the ways."""
+    """The steps of ``graph`` in Flink's form. As in Flink, unions and partitionings are not steps but
+    properties of the connections."""
     operators = {(v.id, i): op for v in graph.vertices for i, op in enumerate(v.operators)}
     steps = [place for place, op in operators.items() if not isinstance(op.spec, UnionSpec)]
     number = {place: k + 1 for k, place in enumerate(steps)}
     edges = {(e.target, e.target_gate): e for e in graph.edges}
 
     def before(place: _Place, way: str) -> Iterator[tuple[int, str]]:
-        """The steps that feed ``place``, and how; ``way``: what is known behind a union."""
+        """The steps that feed ``place``, with their ship strategies. ``way``: the strategy between a union
+        and the step after it."""
         for port in operators[place].inputs:
             for origin in port:
                 if origin.gate is not None:

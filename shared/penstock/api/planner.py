@@ -1,8 +1,8 @@
-"""The planner process: a job spec in, a job graph out.
+"""The planner process reads a job spec and writes a job graph.
 
 ``python -m penstock.api.planner`` reads a JobSpec (JSON) from standard input and writes, as the
-last line of standard output, ``{"job_graph": …}`` or ``{"error": PenstockError.to_dict()}``. What
-the user's program prints goes to standard error.
+last line of standard output, ``{"job_graph": …}`` or ``{"error": PenstockError.to_dict()}``. The user's
+program prints to standard error.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 #: File name of the user's source text in tracebacks.
 PROGRAM = "<job>"
-#: Provides PyFlink's module tree; it names what the API has, so it stands above it.
+#: Installs PyFlink's module tree. Named by text, because that package imports the API and the API must not
+#: import it.
 _PYFLINK = "penstock.compat.pyflink:install"
 
 
 def plan_spec(spec: JobSpec, folder: str | None = None) -> JobGraph:
-    """Plan a spec in this process. ``PenstockError`` with the user's traceback when it fails.
-    ``folder``: of the spec's file, if it lies here."""
+    """Plan a spec in this process. Raises ``PenstockError`` with the user's traceback when planning fails.
+    ``folder``: the folder of the spec's file, if the file is on this machine."""
     given = [k for k in ("sql", "python", "job_graph") if getattr(spec, k) is not None]
     if len(given) != 1:
         raise SpecError(
@@ -144,7 +145,7 @@ def _run(spec: JobSpec, module: types.ModuleType) -> None:
 
     assert spec.python is not None
     text = spec.python
-    # So that tracebacks show the user's lines.
+    # Tracebacks show the user's lines only if linecache has them.
     linecache.cache[PROGRAM] = (len(text), None, text.splitlines(keepends=True), PROGRAM)
     try:
         code = compile(text, PROGRAM, "exec")
@@ -174,7 +175,8 @@ def _run(spec: JobSpec, module: types.ModuleType) -> None:
 
 
 def program_raised(err: BaseException, program: str) -> FunctionError:
-    """What a user's program raised, as theirs. ``program``: its file's name in tracebacks."""
+    """The FunctionError for an exception that a user's program raised. ``program``: the program's file name
+    in tracebacks."""
     remedy = None
     if isinstance(err, ModuleNotFoundError):
         remedy = f"install '{err.name}' where the program runs, or put the module beside the program"
@@ -189,7 +191,7 @@ def program_raised(err: BaseException, program: str) -> FunctionError:
 
 
 def _traceback(err: BaseException, program: str) -> str:
-    """From the program's first line on; of ours only what lies before it is left out."""
+    """The traceback from the program's first frame on; only Penstock's frames before that are left out."""
     import traceback
 
     tb = err.__traceback__
@@ -199,8 +201,8 @@ def _traceback(err: BaseException, program: str) -> str:
 
 
 def program_lines(err: PenstockError, program: str) -> str | None:
-    """Which of the program's lines led to an error that Penstock itself raised: its own frames say
-    nothing to the user, and its message follows. None: no line of ``program`` did."""
+    """The traceback of the program's lines that led to an error raised by Penstock. Penstock's own frames are
+    left out, because they tell the user nothing. None: no line of ``program`` is in the traceback."""
     import traceback
 
     frames = traceback.extract_tb(err.__traceback__)
@@ -214,13 +216,13 @@ def program_lines(err: PenstockError, program: str) -> str | None:
 
 
 def answer(data: bytes) -> dict[str, Any]:
-    """The reply to a spec: never raises."""
+    """The reply to a spec. Errors become part of the reply; this function raises none."""
     try:
         try:
             spec = msgspec.json.decode(data, type=JobSpec)
         except msgspec.MsgspecError as err:
             raise SpecError("a malformed job spec", expected="a JobSpec", got=str(err)) from err
-        # This is the cluster: the slots have the spec's files, too.
+        # The planner runs in the cluster, where the slots have the spec's files, too.
         with shipping(spec.files):
             graph = plan_spec(spec)
         return {"job_graph": msgspec.to_builtins(graph)}
@@ -238,11 +240,11 @@ def answer(data: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    # The reply is the last line of standard output: nothing else may reach it.
+    # The reply must be the last line of standard output, so everything else goes to standard error.
     out = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    # Whoever wrote the spec is elsewhere: this process's folder means nothing to them.
+    # The author of the spec works elsewhere, so relative paths must not resolve to this process's folder.
     working_folder.set(None)
     reply = answer(sys.stdin.buffer.read())
     with os.fdopen(out, "wb") as stream:

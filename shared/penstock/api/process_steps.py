@@ -1,4 +1,4 @@
-"""The step of a process function, and what every step of a user's function declares."""
+"""Makes the step of a process function, and finds the output schema and error policy of a user's function."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def process_step(
 
 
 def output_schema(func: Any, declared: Any, method: str, *, needed: bool = False) -> Schema:
-    """Schema of what a function gives: declared, annotated, else pickled values."""
+    """The schema of a function's output: the declared type, else the annotated one, else pickled values."""
     if declared is not None and not isinstance(declared, t.LOGICAL_TYPES):
         raise SpecError("output_type is no type", expected="Types.…", got=repr(declared))
     found = declared or (None if needed else annotated_type(func, method))

@@ -1,10 +1,10 @@
-"""Would the states that a program declares be read from a savepoint? Asked before it starts.
+"""Checks before a job starts whether the states that its functions declare can be read from a savepoint.
 
-``python -m penstock.api.restore_check`` reads ``{"job_graph", "states"}`` (JSON; states: operator
-uid → state name → what the savepoint says of it) from standard input and writes, as the last line
-of standard output, ``{"problems": [text]}``. Process functions declare their states when they are
-opened: so each is opened here, with a context that only notes what it asks for. One that needs
-more than that for its ``open`` is not judged here but when it starts.
+``python -m penstock.api.restore_check`` reads ``{"job_graph", "states"}`` (JSON; states: operator uid → state
+name → the savepoint's description of the state) from standard input and writes, as the last line
+of standard output, ``{"problems": [text]}``. Process functions declare their states in ``open``, so each
+function is opened here with a context that only records the descriptors. A function whose ``open`` needs more
+than that context is checked when the job starts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 #: Operator uid → state name → schema.
 States = dict[str, dict[str, dict[str, Any]]]
-#: How the names begin of states that functions declare.
+#: Prefixes of the names of states that functions declare.
 _DECLARED = ("value/", "list/", "map/", "reducing/", "aggregating/")
-#: A uid that the planner gave: it follows from what the operator means, so its states do.
+#: Matches a uid that the planner gave. Such a uid is derived from the operator's meaning, and so are the
+#: operator's states.
 _PLANNED_UID = re.compile(r"-[0-9a-f]{16}(-\d+)?")
 
 
@@ -46,7 +47,7 @@ class _Request(msgspec.Struct):
 
 
 class DeclarationContext:
-    """In place of the runtime context: notes the descriptors; everything else is not there."""
+    """Takes the place of the runtime context. It records the descriptors and offers hardly anything else."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
@@ -66,14 +67,16 @@ class DeclarationContext:
 
 @dataclass(frozen=True)
 class Declared:
-    """``complete``: ``open`` came to its end, so that these are all that it asks for."""
+    """The descriptors that a function's ``open`` asked for. ``complete``: ``open`` returned, so the
+    descriptors are all there are."""
 
     descriptors: list[StateDescriptor]
     complete: bool
 
 
 def declared_by(function: Any, config: Mapping[str, str]) -> Declared:
-    """What a function's ``open`` asks for, as far as it comes without a running job."""
+    """The states that a function's ``open`` asks for before it needs something that only a running job
+    has."""
     context = DeclarationContext(config)
     opener = getattr(copy.deepcopy(function), "open", None)
     complete = True
@@ -89,7 +92,7 @@ def declared_by(function: Any, config: Mapping[str, str]) -> Declared:
 def problems_of(
     uid: str, stored: Mapping[str, dict[str, Any]], declared: list[StateDescriptor]
 ) -> Iterator[tuple[str, str]]:
-    """(its name, a sentence) for each state that is there and cannot be read as it is declared."""
+    """(state name, sentence) for each state of the savepoint that cannot be read as it is declared."""
     from penstock.state.evolution import converter
 
     kinds = {name.partition("/")[2]: name for name in stored if name.startswith(_DECLARED)}
@@ -119,7 +122,7 @@ def _stored_name(descriptor: StateDescriptor, stored: Mapping[str, Any]) -> str 
 
 
 def compared(uid: str, stored: Mapping[str, dict[str, Any]], declared: Declared) -> DeclaredStates:
-    """One operator's states, one by one."""
+    """Compares the states of one operator in the savepoint with the declared ones."""
     problems = list(problems_of(uid, stored, declared.descriptors))
     unreadable = {name for name, _ in problems}
     read = {name for d in declared.descriptors if (name := _stored_name(d, stored)) is not None}
@@ -139,13 +142,14 @@ def compared(uid: str, stored: Mapping[str, dict[str, Any]], declared: Declared)
 
 
 def _follow_from(uid: str, spec: Any) -> bool:
-    """Whether an operator's states can be no others under this uid. Functions of windows may have
-    states of their own, and declare them when they are called."""
+    """Whether the uid determines the operator's states. It does not for windows, whose functions may declare
+    states of their own when they are called."""
     return _PLANNED_UID.search(uid) is not None and not isinstance(spec, KeyedWindowSpec)
 
 
 async def declared_states(graph: JobGraph, states: States) -> dict[str, DeclaredStates]:
-    """By uid, of every operator in ``states`` whose states do not follow from its uid."""
+    """Operator uid → declared states, for every operator in ``states`` whose states do not follow from its
+    uid."""
     from penstock.runtime.artifacts import load_functions
 
     found: dict[str, DeclaredStates] = {}
@@ -168,14 +172,14 @@ async def check(graph: JobGraph, states: States) -> list[str]:
 
 
 def main() -> None:
-    # The reply is the last line of standard output: nothing else may reach it.
+    # The reply must be the last line of standard output, so everything else goes to standard error.
     out = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=_Request)
     try:
         problems = asyncio.run(check(request.job_graph, request.states))
-    except PenstockError as err:  # a function that cannot be loaded: said when the job starts
+    except PenstockError as err:  # a function cannot be loaded: the start of the job reports it
         sys.stderr.write(f"{err}\n")
         problems = []
     with os.fdopen(out, "wb") as stream:

@@ -1,4 +1,4 @@
-"""Rows of a collect sink, read through REST while the job runs."""
+"""Reads the rows of a collect sink through REST while the job runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def read_batches(client: ClusterClient, job_id: str, schema: Schema) -> Iterator[Batch]:
-    """Every row once, with its kind: after a restart the sink repeats rows from its checkpoint's offset
-    on, and those that were given out already are left out."""
+    """Yields every row once, with its kind. After a restart the sink repeats rows from its checkpoint's
+    offset on; the rows that were yielded before are skipped."""
     position = 0
     for chunks in client.results(job_id):
         for chunk in chunks:

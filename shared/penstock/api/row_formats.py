@@ -1,4 +1,5 @@
-"""How rows become messages and back, under Flink's names: JSON, CSV and Avro, and one field of a row as it is.
+"""Schemas that encode rows as messages and decode them, under Flink's names: JSON, CSV, Avro, and one field
+of a row unchanged.
 
 Each schema names one of Penstock's formats, with its options. A deserialization schema knows the columns too.
 """
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowSchema:
-    """``format``: Penstock's; ``options``: the format's, as a table has them; ``type_info``: the row's type, if it is known."""
+    """``format``: Penstock's name of the format; ``options``: the format's options, as in a table;
+    ``type_info``: the row's type, if known."""
 
     format: str
     type_info: Any = None
@@ -70,7 +72,8 @@ class JsonRowDeserializationSchema(RowSchema):
             return self
 
         def json_schema(self, json_schema: str) -> Any:
-            """A type as a JSON schema. UnsupportedError: name the columns with ``type_info``."""
+            """Flink's way to give the type as a JSON schema. Always raises UnsupportedError: name the columns
+            with ``type_info``."""
             raise UnsupportedError(
                 "a row's type as a JSON schema",
                 expected="type_info(Types.ROW_NAMED([…], […]))",
@@ -78,7 +81,7 @@ class JsonRowDeserializationSchema(RowSchema):
             )
 
         def fail_on_missing_field(self) -> Any:
-            """A missing field is a bad record, not NULL."""
+            """Treat a record with a missing field as a bad record, instead of reading NULL."""
             return self._set("json.fail-on-missing-field")
 
         def ignore_parse_errors(self) -> Any:
@@ -105,7 +108,7 @@ class _CsvBuilder:
         return self._set("csv.field-delimiter", delimiter)
 
     def set_quote_character(self, c: str) -> Any:
-        """What stands around fields with delimiters in them."""
+        """The character around fields that contain delimiters."""
         return self._set("csv.quote-character", c)
 
     def set_null_literal(self, s: str) -> Any:
@@ -131,7 +134,7 @@ class CsvRowSerializationSchema(RowSchema):
             self._made = CsvRowSerializationSchema("csv", type_info)
 
         def set_line_delimiter(self, delimiter: str) -> Any:
-            """What ends a row. A message is one row and has no end of line: only ``""`` is taken."""
+            """The end of a row. A message is one row without an end of line, so only ``""`` is accepted."""
             if delimiter:
                 raise UnsupportedError(
                     "a line end in a message", expected="''", got=repr(delimiter), remedy="leave it out"
@@ -210,8 +213,8 @@ def field_names(schema: RowSchema) -> list[str]:
 
 
 def avro_row_type(text: str) -> Any:
-    """The row type of an Avro record. SpecError for no record; UnsupportedError for a type that has no column type, or that
-    the format ``avro`` would write in another way."""
+    """The row type of an Avro record. SpecError if the schema is no record; UnsupportedError for a type
+    without a column type, or one that the format ``avro`` would write differently."""
     try:
         schema = json.loads(text)
     except ValueError as err:

@@ -1,7 +1,8 @@
 """Key selectors and timestamp assigners that only read fields become column numbers.
 
-``lambda row: row.user``, ``lambda t: (t[0], t[2])``, ``lambda v: v`` are called once, here, with
-a probe that remembers what was read. Anything else stays a Python function.
+This module calls functions such as ``lambda row: row.user``, ``lambda t: (t[0], t[2])``, ``lambda v: v``
+once, with a probe that records which fields were read. A function that does anything else stays a Python
+function.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Field:
-    """A field that the selector read; any use of it but returning it makes tracing fail."""
+    """A field that the selector read. Any use of the field other than returning it makes tracing fail."""
 
     __slots__ = ("index",)
 
@@ -29,7 +30,7 @@ class _Field:
 
 
 class _Probe:
-    """Stands for a record. Only reading a field works."""
+    """Takes the place of a record. Only reading a field works."""
 
     __slots__ = ("_schema",)
 
@@ -51,7 +52,7 @@ class _Probe:
 
 
 def traced(function: Callable[..., Any], schema: Schema, *extra: Any) -> tuple[int, ...] | None:
-    """Columns that the function returns as they are, or None when it computes."""
+    """The columns that the function returns unchanged, or None when the function computes."""
     if isinstance(function, FieldOfValue):
         return None
     bare = is_bare(schema)
@@ -59,7 +60,7 @@ def traced(function: Callable[..., Any], schema: Schema, *extra: Any) -> tuple[i
     try:
         result = function(probe, *extra)
     except Exception:
-        # Whatever it does with the probe, it is more than reading fields.
+        # The function did something else with the probe than reading fields.
         return None
     if isinstance(result, _Field):
         return (result.index,)
@@ -102,7 +103,8 @@ class FromColumns:
 
 
 class CustomPartition:
-    """What ``partition_custom`` calls for a record: the key, then the partitioner."""
+    """The function that ``partition_custom`` calls for a record: it computes the key and gives the key to the
+    partitioner."""
 
     def __init__(self, partitioner: Any, key_selector: Any) -> None:
         self.partitioner = partitioner
@@ -121,8 +123,8 @@ def is_untyped(schema: Schema) -> bool:
 
 
 def field_position(value: Any, field: int | str) -> int | None:
-    """Where a tuple, list or row has the field; None: field 0 of a value without fields, which is the value
-    itself. TypeError, IndexError when there is no such field."""
+    """The position of the field in a tuple, list or row. None: the value has no fields, and its field 0 is
+    the value itself. Raises TypeError or IndexError when there is no such field."""
     if isinstance(value, (tuple, list)):
         names: tuple[str, ...] = getattr(type(value), "_names", ()) or getattr(type(value), "_fields", ())
         if isinstance(field, int) and -len(value) <= field < len(value):
@@ -137,7 +139,7 @@ def field_position(value: Any, field: int | str) -> int | None:
 
 
 class FieldOfValue:
-    """The key selector of fields by number. ``fields``: one, or several for a tuple of them."""
+    """A key selector that reads fields by number. ``fields``: one number, or several for a tuple key."""
 
     def __init__(self, fields: tuple[int, ...]) -> None:
         self.fields = fields

@@ -1,4 +1,5 @@
-"""How records become lines and messages, under Flink's names: the strings of ``Encoder`` and ``SimpleStringSchema``."""
+"""``Encoder`` and ``SimpleStringSchema`` under Flink's names: they write records as lines and messages of
+text."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Encoder:
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Each record as a line, as ``DataStream.print`` shows it.
+        """An encoder that writes each record as a line, as ``DataStream.print`` shows it.
 
         Args:
             charset_name: ``UTF-8``.

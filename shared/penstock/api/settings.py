@@ -46,7 +46,8 @@ def defaults() -> tuple[dict[str, str], list[str]]:
 
 
 class Settings:
-    """What ``StreamExecutionEnvironment`` has of configuration. ``configuration``: values to begin with, of any kind.
+    """The configuration methods of ``StreamExecutionEnvironment``. ``configuration``: initial values, of any
+    kind.
 
     Raises:
         SpecError: A key is unknown, or a value malformed.
@@ -107,11 +108,11 @@ class Settings:
         return self.set("execution.runtime-mode", getattr(execution_mode, "name", execution_mode))
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Send what an output has gathered after at most ``timeout_millis`` milliseconds."""
+        """Let an output hold rows for at most ``timeout_millis`` milliseconds before it sends them."""
         return self.set("execution.buffer-timeout", timeout_millis)
 
     def get_buffer_timeout(self) -> int:
-        """The longest time that an output gathers rows, ms."""
+        """The longest time that an output holds rows before it sends them, ms."""
         return BUFFER_TIMEOUT_MS.read(self.configuration)
 
     def disable_operator_chaining(self) -> Self:
@@ -145,15 +146,15 @@ class Settings:
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """False: there are no iterations, for which Flink has it."""
+        """False: Flink has this switch for iterations, which Penstock has not."""
         return False
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Write savepoints to ``directory`` if nothing else is said when one is taken."""
+        """Write a savepoint to ``directory`` if its trigger names no other."""
         return self.set(SAVEPOINT_DIR.key, directory)
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Where savepoints go if nothing else is said."""
+        """The directory of savepoints whose trigger names none."""
         return self.configuration.get(SAVEPOINT_DIR.key)
 
     def set_state_backend(self, kind: str) -> Self:
@@ -169,10 +170,11 @@ class Settings:
         return self.set("execution.checkpointing.mode", getattr(mode, "name", mode))
 
     def add_python_file(self, file_path: str) -> Self:
-        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager. Of a
-        module (``utils.py``) its folder is put there.
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager. For
+        a module (``utils.py``), its folder is put on the path.
 
-        What the program imports from it is imported there, too. All other code of the program travels with the job.
+        The slots import those modules from the path, too. All other code of the program is shipped with the
+        job.
         """
         if file_path.endswith(".py"):
             file_path = os.path.dirname(os.path.abspath(file_path))
@@ -187,7 +189,7 @@ class Settings:
         (``flink-sql-connector-kafka-…``) is left out.
 
         Raises:
-            UnsupportedError: A JAR is of anything else.
+            UnsupportedError: A JAR is another one.
         """
         for path in jars_path:
             refuse_foreign_jar(path)
@@ -207,13 +209,13 @@ class Settings:
         return self
 
     def close(self) -> None:
-        """Nothing: an environment holds nothing open."""
+        """Does nothing: an environment holds nothing open."""
 
     def register_type(self, cls: type) -> Self:
         """Ship the class ``cls`` with the job.
 
-        Needed for a class whose instances the job meets (in a savepoint, from a library) although none of its
-        functions names it.
+        Call this for a class whose instances occur in the job (in a savepoint, from a library) although no
+        function of the job names it.
         """
         self._classes += classes_in(cls)
         return self

@@ -1,4 +1,4 @@
-"""A stream's columns as those of a sink's table, by the casts that INSERT makes by itself."""
+"""Converts a stream's columns to those of a sink's table by the implicit casts of INSERT."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def implicit_casts(have: Schema, want: Schema, config: Mapping[str, str], what: str) -> tuple[Expr, ...]:
-    """One expression a column; none at all where the types are equal. ``what``: the target, for the
-    SpecError when a column's type does not become the declared one without loss. Whether a value is NULL
-    in a NOT NULL column is seen when it is written."""
+    """One expression for each column; empty if all types are equal. ``what``: the name of the target in
+    errors. Raises SpecError when a column has no implicit cast to the declared type. A NULL in a NOT NULL
+    column is found when the row is written."""
     if len(have) != len(want):
         raise SpecError(
             f"the stream does not fit {what}",

@@ -55,19 +55,19 @@ class SlotSharingGroup:
         return self.name
 
     def get_cpu_cores(self) -> float | None:
-        """Cores of a slot; None if nothing is said."""
+        """Cores of a slot; None if not set."""
         return self.resources.get("cpu_cores")
 
     def get_task_heap_memory(self) -> MemorySize | None:
-        """Memory of Java's heap; None if nothing is said."""
+        """Memory of Java's heap; None if not set."""
         return self.resources.get("task_heap_memory")
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
-        """Memory beside Java's heap; None if nothing is said."""
+        """Memory outside Java's heap; None if not set."""
         return self.resources.get("task_off_heap_memory")
 
     def get_managed_memory(self) -> MemorySize | None:
-        """Memory that Flink manages; None if nothing is said."""
+        """Memory that Flink manages; None if not set."""
         return self.resources.get("managed_memory")
 
     def get_external_resources(self) -> dict[str, float]:
@@ -76,7 +76,7 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Begins the group ``name``."""
+        """A builder of the group ``name``."""
         return SlotSharingGroup.Builder(name)
 
     def checked_name(self) -> str:
@@ -106,39 +106,39 @@ class SlotSharingGroup:
             return self
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
-            """Cores: ``cpu_cores``, above 0."""
+            """Set the cores of a slot to ``cpu_cores``, above 0."""
             if not cpu_cores > 0:
                 raise SpecError("not a number of cores", expected="> 0", got=repr(cpu_cores))
             return self._set("cpu_cores", cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
-            """Java's heap: ``task_heap_memory``, above 0."""
+            """Set the memory of Java's heap to ``task_heap_memory``, above 0."""
             if not task_heap_memory.bytes_size > 0:
                 raise SpecError("not an amount of heap", expected="> 0 bytes", got=str(task_heap_memory))
             return self._set("task_heap_memory", task_heap_memory)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Java's heap: ``task_heap_memory_mb`` MiB."""
+            """Set the memory of Java's heap to ``task_heap_memory_mb`` MiB."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
-            """Beside Java's heap: ``task_off_heap_memory``."""
+            """Set the memory outside Java's heap to ``task_off_heap_memory``."""
             return self._set("task_off_heap_memory", task_off_heap_memory)
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Beside Java's heap: ``task_off_heap_memory_mb`` MiB."""
+            """Set the memory outside Java's heap to ``task_off_heap_memory_mb`` MiB."""
             return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
-            """Memory that Flink manages: ``managed_memory``."""
+            """Set the memory that Flink manages to ``managed_memory``."""
             return self._set("managed_memory", managed_memory)
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Memory that Flink manages: ``managed_memory_mb`` MiB."""
+            """Set the memory that Flink manages to ``managed_memory_mb`` MiB."""
             return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
-            """``value`` of the resource ``name``."""
+            """Set the amount of the resource ``name`` to ``value``."""
             known = {**self._resources.get("external_resources", {}), name: value}
             return self._set("external_resources", known)
 
@@ -146,7 +146,7 @@ class SlotSharingGroup:
             """The group.
 
             Raises:
-                SpecError: It says some resources, but not the cores and the heap.
+                SpecError: Some resources are set, but not the cores and the heap.
             """
             if self._resources and not {"cpu_cores", "task_heap_memory"} <= set(self._resources):
                 raise SpecError(

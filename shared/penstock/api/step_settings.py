@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StepSettings:
-    """What a stream lets a program set of the step that made it, ``step``. Each method returns the stream."""
+    """The settings of a stream's step, ``step``, which made the stream. Each method returns the stream."""
 
     def __init__(self, step: Transformation) -> None:
         self._step = step
@@ -87,12 +87,13 @@ class StepSettings:
         return self.set_parallelism(1)
 
     def set_description(self, description: str) -> Self:
-        """A longer name for the step. It is taken for the name, which plans and the dashboard show."""
+        """Give the step a longer name. Penstock has no separate description: this replaces the name that
+        plans and the dashboard show."""
         return self.name(description)
 
 
 class DataStreamSink:
-    """A sink of the job; methods set its step and return it."""
+    """A sink of the job. The methods change the settings of its step and return the sink."""
 
     def __init__(self, step: Transformation) -> None:
         self._step = step
@@ -113,5 +114,6 @@ class DataStreamSink:
         return self
 
     def set_description(self, description: str) -> DataStreamSink:
-        """A longer name for the sink. It is taken for the name, which plans and the dashboard show."""
+        """Give the sink a longer name. Penstock has no separate description: this replaces the name that
+        plans and the dashboard show."""
         return self.name(description)

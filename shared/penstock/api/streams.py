@@ -1,7 +1,7 @@
 """Makes the stream that a method of another stream returns.
 
-A keyed stream gives plain ones and a plain one gives keyed ones; through the environment, which holds
-this, their modules need not import each other.
+A keyed stream makes plain streams, and a plain stream makes keyed ones. Both use this factory, which the
+environment holds, so their modules need not import each other.
 """
 
 from __future__ import annotations

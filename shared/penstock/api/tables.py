@@ -1,5 +1,5 @@
-"""Tables declared in SQL as streams, and streams into them: computed columns, metadata and
-watermarks are written once, in DDL."""
+"""Reads tables declared in SQL as streams, and writes streams into them. Computed columns, metadata and
+watermarks are declared once, in DDL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tables:
         self._session = SqlSession(config)
 
     def execute(self, script: str) -> dict[str, str]:
-        """Declarations (CREATE …, DROP, SET); the settings after them."""
+        """Run declarations (CREATE …, DROP, SET) and return the settings after them."""
         for statement in parse_script(script):
             starts_job = isinstance(statement, st.CompilePlan) and statement.execute
             if starts_job or isinstance(statement, (st.Query, st.Insert, st.StatementSet, st.ExecutePlan)):
@@ -50,7 +50,7 @@ class Tables:
         self._session.catalog.functions.add(made)
 
     def functions(self) -> dict[str, FunctionArtifact]:
-        """Those declared so far, to be shipped with the job."""
+        """The functions declared so far, which are shipped with the job."""
         known = self._session.catalog.functions
         return known.artifacts(known.names())
 

@@ -1,4 +1,4 @@
-"""What a program builds: a graph of transformations, compiled into one logical plan.
+"""The graph of transformations that a program builds; ``Compiler`` turns the graph into one logical plan.
 
 Transformations are mutable while the program runs (``.name()``, ``.uid()``, a side output asked
 for later); ``Compiler`` turns them into immutable plan nodes, each once.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Transformation:
-    """One step. ``make(self, inputs, compiler)`` gives its plan node."""
+    """One step of a program. ``make(self, inputs, compiler)`` returns its plan node."""
 
     make: Callable[[Transformation, tuple[n.Node, ...], Compiler], n.Node]
     inputs: tuple[Transformation, ...]
@@ -36,20 +36,21 @@ class Transformation:
     chain: bool = True
     #: Side outputs that are read: tag → schema.
     tags: dict[str, Schema] = field(default_factory=dict)
-    #: True where ``uid``, ``parallelism`` … reach the plan.
+    #: True if the plan takes ``uid``, ``parallelism`` and the other settings of the step.
     configurable: bool = True
-    #: True where ``uid`` does although the rest does not.
+    #: True if the plan takes ``uid`` although it does not take the other settings.
     takes_uid: bool = False
-    #: The step that a uid set on this one is for.
+    #: The step to which a uid set on this step belongs.
     stands_for: Transformation | None = None
-    #: True where side outputs can be read.
+    #: True if side outputs of the step can be read.
     has_tags: bool = False
-    #: True where the step runs in one subtask, whatever is set.
+    #: True if the step runs in one subtask, whatever parallelism is set.
     alone: bool = False
 
 
 class Compiler:
-    """``functions``: the job's function table, filled on the way."""
+    """Compiles transformations into plan nodes. ``functions``: the job's function table, which compiling
+    fills."""
 
     def __init__(self) -> None:
         self.functions: dict[str, FunctionArtifact] = {}
@@ -67,7 +68,7 @@ class Compiler:
         return found
 
     def function(self, function: Any, what: str) -> str:
-        """The function-table name of an object; the same object, the same name."""
+        """The name of a function object in the function table. The same object always gets the same name."""
         name = self._names.get(id(function))
         if name is None:
             readable = getattr(function, "__name__", type(function).__name__).strip("<>")
@@ -86,7 +87,7 @@ def transform(
     partitioning: tuple[Partitioning | None, ...] = (),
     **options: Any,
 ) -> Transformation:
-    """A step that is an operator as it is (``plan.nodes.Transform``)."""
+    """A step whose plan node is an operator (``plan.nodes.Transform``)."""
 
     def make(step: Transformation, nodes: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
         return n.Transform(
@@ -111,7 +112,7 @@ def plain(
     schema: Schema,
     name: str,
 ) -> Transformation:
-    """A step that is a relational plan node: the planner names and places it."""
+    """A step whose plan node is relational: the planner names the node and decides where it runs."""
     return Transformation(
         lambda step, nodes, compiler: make(nodes, compiler), inputs, schema, name, configurable=False
     )

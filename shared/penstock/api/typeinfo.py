@@ -1,8 +1,8 @@
 """``Types``: Flink's names for the types of records and state. Each gives a ``LogicalType``.
 
-A stream of ``Types.ROW_NAMED(names, types)`` has those columns and its records have
-attributes of those names; of ``Types.TUPLE(types)`` has columns ``f0, f1, …`` and plain tuples;
-of any other type it is a stream of bare values (one column ``value``).
+A stream of ``Types.ROW_NAMED(names, types)`` has columns of those names, and its records have attributes of
+those names. A stream of ``Types.TUPLE(types)`` has columns ``f0, f1, …``, and its records are plain tuples. A
+stream of any other type has one column ``value``, and its records are bare values.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ _PYTHON: dict[Any, t.LogicalType] = {
 
 def annotated_type(function: Callable[..., Any], method: str) -> t.LogicalType | None:
     """The type that a function's return annotation declares (``-> int``, ``-> tuple[str,
-    int]``, ``Iterator[str]`` of a flat_map …), None when it declares none we know."""
+    int]``, ``Iterator[str]`` of a flat_map …), None when it declares no type that Penstock knows."""
     target = getattr(function, method, function)
     try:
         declared = typing.get_type_hints(target).get("return")
@@ -220,7 +220,7 @@ def _from_annotation(declared: Any) -> t.LogicalType | None:
     if origin is dict:
         return t.MapType(inner[0], inner[1])  # type: ignore[arg-type]
     if origin in (typing.Union, types.UnionType) and len(inner) == 1:
-        return inner[0]  # Optional: every type is nullable
+        return inner[0]  # Optional[X] is X, because every type is nullable
     return None
 
 
@@ -262,7 +262,8 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
 
 
 def _decimal_type(values: Sequence[Decimal]) -> t.LogicalType:
-    """One that holds them all exactly: what they declare has room for most; RAW for any number of digits."""
+    """A decimal type that holds all ``values`` exactly: DECIMAL(38, 18) if they fit, else one with a larger
+    scale; RAW if no decimal type holds them."""
     if not all(v.is_finite() for v in values):
         return t.RawType()
     scale = max(max(0, -int(v.as_tuple().exponent)) for v in values)

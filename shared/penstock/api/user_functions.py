@@ -21,10 +21,10 @@
     @udf(result_type="STRING")
     async def country(ip): return (await client.get(url + ip)).text     # many rows at once
 
-The decorated function stays what it is, so it can be called and tested as such. Types are
+The decorated function is not changed, so tests can call it directly. Types are
 SQL's (``"DECIMAL(10, 2)"``, ``"ROW<a INT, b STRING>"``) or ``Types.…()``; where none is given, annotations
-declare them. Without ``input_types`` a function takes whatever it is called with; with them,
-SQL checks the number and casts as INSERT does.
+declare them. Without ``input_types`` a function accepts any arguments; with them, SQL checks their number and
+casts them as INSERT does.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 __all__ = ["AggregateFunction", "ScalarFunction", "TableFunction", "udaf", "udf", "udtf"]
 
 Per = Literal["record", "batch"]
-#: What is decorated stays what it is.
+#: A decorator returns the type that it was given.
 F = TypeVar("F")
 
 
 class ScalarFunction:
-    """Derive a scalar function from it if there is something to open; ``eval(*args)`` gives the value."""
+    """The base class of scalar functions that have something to open. ``eval(*args)`` returns the value."""
 
     def open(self, context: Any) -> None:
         """Called once in every slot, before the first call. ``context.get_job_parameter(key)`` reads the configuration."""
@@ -56,7 +56,7 @@ class ScalarFunction:
 
 
 class TableFunction:
-    """Derive a table function from it if there is something to open; ``eval(*args)`` gives the rows."""
+    """The base class of table functions that have something to open. ``eval(*args)`` returns the rows."""
 
     def open(self, context: Any) -> None:
         """Called once in every subtask, before the first call; ``context`` as in ``ScalarFunction.open``."""
@@ -133,8 +133,8 @@ def udf(
     Args:
         f: A callable, or a ``ScalarFunction`` class or object. None: ``udf`` is used as a decorator with arguments.
         result_type: Type of the value, SQL's (``"DECIMAL(10, 2)"``) or ``Types.…()``. None: the annotation.
-        input_types: Types of the arguments. None: it takes what it is called with; otherwise SQL checks their
-            number and casts them.
+        input_types: Types of the arguments. None: the function accepts any arguments; otherwise SQL checks
+            their number and casts them.
         per: ``record``, one call for each row; ``batch``, one call for each Arrow batch.
         name: Name of the function; None: that of the callable.
         func_type: ``general`` or None. PyFlink's ``pandas`` is refused: take ``per="batch"``.
@@ -183,7 +183,7 @@ def udtf(
     func_type: str | None = None,
     deterministic: bool = True,
 ) -> Any:
-    """Declare a table function: any number of rows for one.
+    """Declare a table function: it gives any number of rows for one row.
 
     Args:
         f: A callable, or a ``TableFunction`` class or object. None: ``udtf`` is used as a decorator with arguments.
@@ -242,7 +242,7 @@ def udaf(
     func_type: str | None = None,
     deterministic: bool = True,
 ) -> Any:
-    """Declare an aggregate function: one value for many rows.
+    """Declare an aggregate function: it gives one value for many rows.
 
     Args:
         f: An ``AggregateFunction`` class or object. None: ``udaf`` is used as a decorator with arguments.
@@ -325,7 +325,7 @@ def _declare(
 
 
 def _callee(target: Any, kind: str, what: str) -> Callable[..., Any]:
-    """What is called for a row."""
+    """The method or function that is called for a row."""
     method = "accumulate" if kind == "aggregate" else "eval"
     found: Callable[..., Any] | None = getattr(target, method, None)
     if found is None and callable(target) and not isinstance(target, type) and kind != "aggregate":

@@ -1,4 +1,4 @@
-"""``WindowedStream``: built-in aggregates run on columns; Python functions per record."""
+"""``WindowedStream``: built-in aggregates run on columns, Python functions run for each record."""
 
 from __future__ import annotations
 
@@ -306,7 +306,8 @@ class WindowedStream:
 
 
 class WindowResult(DataStream):
-    """The result of built-in aggregates. Late records leave the aggregate, not the last step of the result."""
+    """The result of built-in aggregates. Late records are a side output of the aggregate step, not of the
+    result's last step."""
 
     def __init__(
         self,
@@ -344,7 +345,7 @@ class WindowResult(DataStream):
 
 
 def narrowed(step: Transformation, schema: Schema, width: int) -> Transformation:
-    """The first ``width`` columns, under the names of ``schema``."""
+    """A step that keeps the first ``width`` columns, under the names of ``schema``."""
     from penstock.functions.expr import InputRef
 
     refs = tuple(InputRef(i, f.type) for i, f in enumerate(step.schema.fields[:width]))
@@ -357,7 +358,7 @@ def narrowed(step: Transformation, schema: Schema, width: int) -> Transformation
 
 
 def _with_time_column(step: Transformation) -> Transformation:
-    """The record's event time as the last column."""
+    """A step that adds the record's event time as the last column."""
     schema = Schema((*step.schema.fields, t.Field("__time", _TIME)))
     spec = RecordTimeSpec(kind="append")
     return transform(lambda s, c: spec, (step,), schema, "Event time column")

@@ -66,7 +66,8 @@ def count_windows(size: int, slide: int) -> WindowAssigner:
 
 
 class CumulativeEventTimeWindows:
-    """Windows of one start whose ends lie a step apart, by event time: SQL's CUMULATE."""
+    """Windows that start at the same time and whose ends lie one step apart, by event time: SQL's
+    CUMULATE."""
 
     @staticmethod
     def of(max_size: Any, step: Any, offset: Any = 0) -> WindowAssigner:
