@@ -21,9 +21,7 @@ class AsyncDataStream:
     """Applies an ``AsyncFunction`` to a stream. Many calls run at a time; a record is kept in state until its
     call has returned.
 
-    Each method takes the stream, the function, how long the calls for a record may take together (``timeout``: a
-    ``Time`` or ms; 0 for as long as it takes; then ``AsyncFunction.timeout`` gives the results), how many records may wait
-    for their answers at a time (``capacity``), and ``output_type`` and ``on_error`` as in ``DataStream.map``.
+    When the timeout of a record has passed, ``AsyncFunction.timeout`` gives its results.
     """
 
     @staticmethod
@@ -36,7 +34,16 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """Emits results in the order in which calls return; a result never crosses a watermark."""
+        """Emit results in the order in which calls return; a result never crosses a watermark.
+
+        Args:
+            data_stream: The stream.
+            async_function: An ``AsyncFunction``.
+            timeout: Limit for the calls of a record together: a ``Time`` or ms; 0 for none.
+            capacity: How many records may wait for their calls at a time.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         return _step(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, on_error, False
         )
@@ -52,7 +59,17 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """As ``unordered_wait``; ``async_retry_strategy`` says which calls are repeated."""
+        """Emit results as ``unordered_wait`` does, and repeat calls.
+
+        Args:
+            data_stream: The stream.
+            async_function: An ``AsyncFunction``.
+            timeout: Limit for the calls of a record together: a ``Time`` or ms; 0 for none.
+            async_retry_strategy: Decides which calls are repeated, and when.
+            capacity: How many records may wait for their calls at a time.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         return _step(
             data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, on_error, False
         )
@@ -67,7 +84,16 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """Emits results in the order of their records."""
+        """Emit results in the order of their records.
+
+        Args:
+            data_stream: The stream.
+            async_function: An ``AsyncFunction``.
+            timeout: Limit for the calls of a record together: a ``Time`` or ms; 0 for none.
+            capacity: How many records may wait for their calls at a time.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         return _step(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, on_error, True
         )
@@ -83,7 +109,17 @@ class AsyncDataStream:
         *,
         on_error: str = "fail",
     ) -> DataStream:
-        """As ``ordered_wait``; ``async_retry_strategy`` says which calls are repeated."""
+        """Emit results as ``ordered_wait`` does, and repeat calls.
+
+        Args:
+            data_stream: The stream.
+            async_function: An ``AsyncFunction``.
+            timeout: Limit for the calls of a record together: a ``Time`` or ms; 0 for none.
+            async_retry_strategy: Decides which calls are repeated, and when.
+            capacity: How many records may wait for their calls at a time.
+            output_type: As in ``DataStream.map``.
+            on_error: As in ``DataStream.map``.
+        """
         return _step(
             data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, on_error, True
         )

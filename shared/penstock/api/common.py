@@ -181,6 +181,11 @@ class WatermarkStrategy:
     ) -> WatermarkStrategy:
         """Flink's way to let fast sources wait for slow ones.
 
+        Args:
+            watermark_group: The sources that wait for each other.
+            max_allowed_watermark_drift: How far a source may be ahead of the others.
+            update_interval: Time between two comparisons of the sources.
+
         Raises:
             UnsupportedError: Always.
         """

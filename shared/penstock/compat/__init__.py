@@ -1,1 +1,2 @@
-"""Other packages' names for what Penstock has: programs written for them run unchanged."""
+"""Offers Penstock under the names of other packages, so that programs written for those packages run
+unchanged."""

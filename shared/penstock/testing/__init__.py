@@ -1,10 +1,9 @@
-"""Testing jobs in one process: the real tasks, chains, gates and checkpoints, without a
-cluster.
+"""Runs jobs in one process for tests: with the real tasks, chains, gates and checkpoints, without a cluster.
 
 ``run_graph(graph)`` runs a job graph to its end and gives its rows; ``JobHarness`` lets a
 test trigger checkpoints, kill, and restore at another parallelism.
 
-The conformance kits (``SourceConformance`` …) test what other packages bring: docs/extending.
+The conformance kits (``SourceConformance`` …) test the plug-ins of other packages: docs/extending.
 """
 
 from penstock.testing.conformance import (

@@ -1,4 +1,4 @@
-"""Making and changing job graphs for tests."""
+"""Makes and changes job graphs for tests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class GraphBuilder:
         self.config: dict[str, str] = {}
 
     def values(self, batch: Batch, *, watermark: WatermarkSpec | None = None) -> str:
-        """A source that gives the rows of ``batch``; its vertex id. ``watermark``: how watermarks are made, if they are."""
+        """Add a source that gives the rows of ``batch``; returns its vertex id. ``watermark``: how watermarks
+        are made; None: there are none."""
         spec = CollectionSourceSpec(data=encode_rows(batch), watermark=watermark)
         return self.vertex(spec, batch.schema, parallelism=1)
 
@@ -76,14 +77,14 @@ class GraphBuilder:
         watermark: WatermarkSpec | None = None,
         **spec: object,
     ) -> str:
-        """The enumerator and the readers of a connector; the readers' vertex id.
+        """Add the enumerator and the readers of a connector; returns the readers' vertex id.
 
         Args:
             connector: Name of the connector.
             schema: Physical columns, all of which are read.
             options: The table's options.
             parallelism: Number of readers.
-            watermark: How watermarks are made, if they are.
+            watermark: How watermarks are made; None: there are none.
             spec: Further fields of ``SourceSpec``.
         """
         options = {"connector": connector, **options}
@@ -115,7 +116,7 @@ class GraphBuilder:
         side_outputs: Mapping[str, Schema] | None = None,
         tags: Sequence[str | None] = (),
     ) -> str:
-        """A vertex of one operator, with one gate for each input; its id.
+        """Add a vertex of one operator, with one gate for each input; returns its id.
 
         Args:
             spec: The operator.
@@ -172,7 +173,7 @@ class GraphBuilder:
         after: int | None = None,
         tag: str | None = None,
     ) -> str:
-        """Append an operator to a vertex; the vertex's id.
+        """Append an operator to a vertex; returns the vertex's id.
 
         Args:
             vertex: Id of the vertex.
@@ -206,7 +207,8 @@ class GraphBuilder:
         options: Mapping[str, str] | None = None,
         **spec: object,
     ) -> str:
-        """A sink vertex behind another, at its parallelism (``collect``: at 1); its id.
+        """Add a sink vertex that reads another vertex, at that vertex's parallelism (``collect``: at 1);
+        returns its id.
 
         Args:
             connector: Name of the connector.
@@ -248,8 +250,9 @@ class GraphBuilder:
 def with_parallelism(graph: JobGraph, parallelism: int) -> JobGraph:
     """``graph`` at another ``parallelism``.
 
-    What must run alone stays at 1: enumerators, plan values, collect sinks, vertices behind a global edge, and those
-    that only forward from such. Enumerators are told the new number of readers.
+    Vertices that must have one subtask keep parallelism 1: enumerators, plan values, collect sinks, targets
+    of a global edge, and vertices that only such vertices forward to. Enumerators are told the new number of
+    readers.
     """
     alone: set[str] = set()
     for vertex in graph.vertices:

@@ -1,5 +1,5 @@
-"""Runs a job graph in this process: real tasks, one slot, a memory store, and the part
-of the job master that checkpoints need.
+"""Runs a job graph in this process: with real tasks, one slot, a memory store, and the part of the job master
+that checkpoints need.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Row = "tuple[Any, ...]"
 
 
-#: Of those who wait for a job, in seconds: against hanging only. No statement about speed.
+#: Seconds after which a waiting caller gives up. Only ends tests that hang; it is no limit of speed.
 PATIENCE_S = 300.0
 
 
@@ -59,8 +59,9 @@ class Checkpoint:
     metrics: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
 
     def handles_of(self, graph: JobGraph) -> Mapping[str, tuple[StateHandle, ...]]:
-        """The same by the vertices of ``graph``, which may be chained otherwise: by uid, as
-        the job master gives them. InternalError when state fits nowhere."""
+        """The state handles by the vertices of ``graph``, which may be chained differently: assigned by
+        operator uid, as the job master does. InternalError when the state of an operator has no place in
+        ``graph``."""
         manifest = CheckpointManifest(
             job_id="",
             job_name=self.graph.name,
@@ -90,7 +91,7 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class RunResult:
-    """What a job gave.
+    """The output of a job.
 
     Args:
         rows: The collect sink's final rows: its changelog, materialised (of an upsert sink by the sink's keys).
@@ -130,7 +131,7 @@ class _InFlight:
     acks: dict[str, StateHandle]
     metrics: dict[str, CheckpointMetrics]
     done: asyncio.Future[Checkpoint]
-    #: It is given up when all tasks have acknowledged it.
+    #: The checkpoint is aborted when all tasks have acknowledged it.
     doomed: bool = False
 
 
@@ -251,7 +252,7 @@ class JobHarness:
             self._periodic = self._loop.create_task(self._checkpoint_periodically(self._interval_s))
 
     async def close(self) -> None:
-        """Kill the attempt: cancel what runs, without a last word."""
+        """Kill the attempt: cancel its tasks, without a last checkpoint."""
         if self._periodic is not None:
             self._periodic.cancel()
         await asyncio.gather(*(task.cancel() for task in self.deployment.tasks.values()))
@@ -358,7 +359,7 @@ class JobHarness:
         return RunResult(found.rows(), changelog, self.metrics(), self.checkpoints, self.store)
 
     def describe(self) -> str:
-        """Every task's state in a line, for failed tests."""
+        """The state of every task, one line for each, for the messages of failed tests."""
         tasks = self.deployment.tasks
         lines = [f"{name} {t.vertex.name}: {t.state.value}" for name, t in tasks.items()]
         if self._in_flight is not None:
@@ -379,13 +380,13 @@ class JobHarness:
         if state is ExecutionState.FAILED and not self._ended.done():
             assert error is not None
             self._ended.set_exception(_as_error(error))
-            self._ended.exception()  # a test that never waits is not told off by asyncio
+            self._ended.exception()  # otherwise asyncio would complain about a test that never waits
         if state is ExecutionState.FINISHED:
             assert final is not None
             self._final[name] = final
             if len(self._final) == len(self.deployment.tasks) and not self._ended.done():
                 self._ended.set_result(None)
-            # Tasks behind it may have waited for a trigger of their own.
+            # Downstream tasks may now need a trigger of their own.
             self._loop.call_soon(self._continue)
 
     def acknowledged(
@@ -405,12 +406,12 @@ class JobHarness:
         """
         flight = self._in_flight
         if finishing:
-            return  # its final state takes the place of the acknowledgement
+            return  # the task's final state takes the place of the acknowledgement
         if flight is not None and flight.checkpoint_id == checkpoint_id:
             self._in_flight = None
             for other in self.deployment.tasks.values():
                 other.checkpoint_aborted(checkpoint_id)
-            # A task was not ready: once more, a little later, as a job master would.
+            # A task was not ready. Try again a little later, as a job master would.
             self._loop.call_later(0.002, self._again, flight)
 
     def _again(self, flight: _InFlight) -> None:

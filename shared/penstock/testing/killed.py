@@ -1,4 +1,4 @@
-"""A whole job that is killed behind every checkpoint, and goes on from it at another parallelism."""
+"""Runs a whole job that is killed after every checkpoint and restored from it at another parallelism."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
 
-#: By how much processing time moves before each checkpoint: beyond the interval of watermarks.
+#: How far processing time moves before each checkpoint, in ms: longer than the interval of watermarks.
 _STEP_MS = 1_000
 
 
@@ -27,8 +27,8 @@ async def run_killed(
     """Run a bounded job to its end in as many attempts as it has steps, and return its result.
 
     Every attempt reads ``step_rows`` further rows of each split, takes a checkpoint, reads as many again,
-    takes a checkpoint that is given up, and is killed: all that it did since its checkpoint is to be as if it
-    had not been. The next attempt has the next of ``parallelisms`` and starts from that checkpoint.
+    takes a checkpoint that is aborted, and is killed. Everything after its completed checkpoint must be
+    without effect. The next attempt has the next of ``parallelisms`` and starts from that checkpoint.
 
     ``planned``: the job at a parallelism; ``tables``: the names of the ``MemoryTable`` objects it reads,
     which ``planned`` may make anew. PenstockError when an attempt fails."""
@@ -65,12 +65,13 @@ def _limited(tables: Sequence[str], limit: int) -> list[MemoryTable]:
 
 
 def _held(source: MemoryTable, limit: int) -> int:
-    """The last row would end the source: its reader would be gone, and a job that has ended is not killed."""
+    """The row at which readers stop: always before the last row, because a job whose source has ended could
+    not be killed."""
     return min(limit, _rows(source) - 1)
 
 
 async def _read(job: JobHarness, sources: Sequence[MemoryTable], limit: int) -> None:
-    """Until the readers stand at row ``limit`` of every split, and processing time has moved."""
+    """Wait until the readers have reached row ``limit`` of every split, and move processing time."""
     for source in sources:
         source.release(_held(source, limit))
     await job.until(lambda: all(source.read_to_limit() for source in sources))

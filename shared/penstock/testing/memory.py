@@ -1,4 +1,4 @@
-"""``memory``: tables within the test's process, as source and as exactly-once sink.
+"""The connector ``memory``: tables in the test's process, as source and as exactly-once sink.
 
 Register rows with ``MemoryTable(name, schema, splits)`` and use ``'connector' = 'memory',
 'name' = name``. A source waits at ``pause_at`` until ``release`` and, unless bounded,
@@ -38,12 +38,13 @@ class MemoryTable:
     """A table in this process, as source or sink: ``'connector' = 'memory', 'name' = …``.
 
     Args:
-        name: By which options name it.
+        name: Its name in the option ``name``.
         schema: Its columns.
         splits: ``splits[i]``: the batches of split i, read in order.
         bounded: Whether the source ends.
         batch_rows: Rows that a reader gives at a time; None: all.
-        changelog: What the source gives (``Connector.source_mode``); the batches have kinds accordingly.
+        changelog: The changelog of the source (``Connector.source_mode``); the batches must have kinds
+            accordingly.
     """
 
     tables: ClassVar[dict[str, MemoryTable]] = {}
@@ -75,13 +76,13 @@ class MemoryTable:
         register(_CONNECTOR)
 
     def release(self, limit: int | None = None) -> None:
-        """Readers may go on up to row ``limit`` of each split."""
+        """Let readers continue up to row ``limit`` of each split."""
         self.limit = limit
         for reader in self._readers:
             reader.changed.set()
 
     def read_to_limit(self) -> bool:
-        """Whether readers stand at the limit, or at the end, of every split."""
+        """Whether readers have reached the limit, or the end, of every split."""
         at = {split_id: p for reader in self._readers for split_id, p in reader._at.items()}
         ends = {split_id: reader._end(split_id) for reader in self._readers for split_id in reader._at}
         return len(at) == len(self.splits) and all(at[split_id] >= end for split_id, end in ends.items())
@@ -176,8 +177,8 @@ class MemoryReader(SourceReader):
 
 
 class MemoryWriter(SinkWriter):
-    """Committables: ``attempt:checkpoint`` and rows as JSON would not keep types, so the
-    rows stay in the table's process and the committable names them."""
+    """Writes into a ``MemoryTable``. A committable only names its rows, which stay in the table's process,
+    because JSON would not keep their types."""
 
     _staged: ClassVar[dict[bytes, list[tuple[Any, tuple[Any, ...]]]]] = {}
 
@@ -201,7 +202,7 @@ class MemoryWriter(SinkWriter):
         self._pending[checkpoint_id] = name
 
         async def durable() -> list[bytes]:
-            # Epochs of checkpoints that never completed belong to this one too.
+            # Epochs of checkpoints that never completed belong to this checkpoint, too.
             return list(self._pending.values())
 
         return durable()
@@ -218,7 +219,7 @@ class MemoryWriter(SinkWriter):
 
 class MemoryConnector(Connector):
     name = "memory"
-    #: Rows lie in this process: Spark's driver reads and writes them itself.
+    #: The rows are in this process, so Spark's driver reads and writes them itself.
     in_process = True
     options = {
         "connector": ("'memory'", None, True),

@@ -1,4 +1,5 @@
-"""A cluster in a test's own process: the real runtime, tables that the test feeds, and a clock that only it moves.
+"""A cluster in a test's own process: the real runtime, with tables that the test feeds and a clock that only
+the test moves.
 
 The pytest fixture ``penstock`` is a ``MiniCluster``::
 
@@ -12,7 +13,7 @@ The pytest fixture ``penstock`` is a ``MiniCluster``::
         orders.send((2, 1))
         assert job.rows() == [(1, 17), (2, 6)]
 
-Nothing waits for a clock: ``rows`` returns when all that was sent has gone through the whole job.
+No test waits for real time: ``rows`` returns when all sent rows have gone through the whole job.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class TableFeed:
         return values
 
     def finish(self) -> None:
-        """No row comes any more: the source ends, event time reaches its end, and windows fire."""
+        """Declare that no more rows come: the source ends, event time reaches its end, and windows fire."""
         self._table.bounded = True
         self._table.release(self._table.limit)
 
@@ -105,12 +106,12 @@ class TableFeed:
 
     @property
     def changes(self) -> list[Change]:
-        """The same with their kinds."""
+        """The rows of ``rows`` with their kinds."""
         return [(RowKind(kind), row) for kind, row in self._table.committed]
 
 
 class MiniJob:
-    """A running job. Its methods raise the job's own error once it has failed.
+    """A running job. Once the job has failed, its methods raise the job's error.
 
     Args:
         cluster: The cluster whose loop and clock it has.
@@ -149,7 +150,7 @@ class MiniJob:
         return self._harness
 
     def checkpoint(self) -> Checkpoint:
-        """Take a checkpoint when all that was sent has been read; it is complete when this returns."""
+        """Wait until all sent rows have been read, take a checkpoint, and return when it is complete."""
 
         async def taken() -> Checkpoint:
             harness = self._running
@@ -160,24 +161,25 @@ class MiniJob:
         return self._last
 
     def settle(self) -> None:
-        """Return when all that was sent has gone through the job, or the job has ended."""
+        """Wait until all sent rows have gone through the job, or the job has ended."""
         if self._cluster.all_finished() or self._running.ended:
             self.wait()
         else:
             self.checkpoint()
 
     def wait(self) -> None:
-        """Return when the job has ended by itself, as bounded jobs do."""
+        """Wait until the job has ended by itself, as bounded jobs do."""
         self._cluster.do(self._running.wait())
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT after all that was sent: its changelog, made a table. Sorted, unless the query says how."""
+        """The result rows of a SELECT once all sent rows have gone through it: its materialized changelog.
+        The rows are sorted, unless the query has an order."""
         self.settle()
         found = self._cluster.do(self._running.result()).rows
         return sorted(found, key=repr)
 
     def changelog(self) -> list[Change]:
-        """The changes of a SELECT after all that was sent, in the order in which they came."""
+        """The changelog of a SELECT once all sent rows have gone through it, in the order of arrival."""
         self.settle()
         return self._cluster.do(self._running.result()).changelog
 
@@ -186,7 +188,7 @@ class MiniJob:
         return self._cluster.do(self._running.result()).counters.get(name, 0)
 
     def kill(self) -> None:
-        """End the job at once, as a crash would: what came after the last checkpoint is lost."""
+        """End the job at once, as a crash would: everything after the last checkpoint is lost."""
         self._cluster.do(self._running.close())
         self._killed = True
 
@@ -203,7 +205,7 @@ class MiniJob:
         self._start(checkpoint or self._last, parallelism)
 
     def advance(self, ms: int) -> None:
-        """Let the clock of this job's cluster move on by ``ms``; timers that are due fire."""
+        """Move the clock of the job's cluster forward by ``ms``; timers that are due fire."""
         self._cluster.advance(ms)
 
     def _wake(self) -> None:
@@ -220,13 +222,13 @@ class MiniCluster:
     """Tables, jobs and a clock of one test. ``close`` ends all jobs; the fixture calls it.
 
     Args:
-        start_ms: Where the clock stands, in ms since the epoch.
+        start_ms: The initial time of the clock, in ms since the epoch.
         config: Configuration of all jobs.
     """
 
     def __init__(self, *, start_ms: int = 1_700_000_000_000, config: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock(start_ms)
-        # The clock stands still, so watermarks follow rows, not an interval.
+        # The clock stands still, so watermarks must follow rows instead of an interval.
         self._config = {
             "execution.runtime-mode": "STREAMING",
             "pipeline.auto-watermark-interval": "0 ms",
@@ -244,7 +246,7 @@ class MiniCluster:
 
         Args:
             name: Its name in SQL.
-            columns: What stands in the parentheses of CREATE TABLE: columns, WATERMARK FOR, PRIMARY KEY.
+            columns: The text in the parentheses of CREATE TABLE: columns, WATERMARK FOR, PRIMARY KEY.
             splits: Parts that are read in parallel, each in its own order.
             changelog: Whether rows are sent with their kinds (``send(…, kind=RowKind.DELETE)``).
         """

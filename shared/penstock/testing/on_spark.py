@@ -1,4 +1,4 @@
-"""Running a planned job on the one local Spark session of this process."""
+"""Runs a planned job on the local Spark session of this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
 
-#: Several partitions, however few the rows are: else Spark puts all of them into one, where rows meet
-#: whatever their keys are.
+#: Forces several partitions even for few rows. Otherwise Spark would put all rows into one partition, and a
+#: wrong partitioning by key would go unnoticed.
 _SPREAD = {
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.adaptive.enabled": "false",
@@ -23,7 +23,7 @@ _SPREAD = {
 
 
 def needs_spark() -> None:
-    """``unittest.SkipTest``, which pytest takes for a skip, where pyspark is not installed."""
+    """Raises ``unittest.SkipTest``, which pytest treats as a skip, if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise unittest.SkipTest(
             "pyspark is not installed: install penstock[spark] to run the operator on Spark"
@@ -31,8 +31,8 @@ def needs_spark() -> None:
 
 
 def rows_on_spark(graph: JobGraph) -> list[tuple[Any, ...]]:
-    """The rows of a bounded job's collect sink. The session is ``local[2]``, opened when first needed and
-    shared by all who ask in this process; it ends with the process. PenstockError when the job fails."""
+    """The rows of a bounded job's collect sink. The session is ``local[2]``; it is opened on first use,
+    shared by all callers in this process, and ends with the process. PenstockError when the job fails."""
     from penstock.spark.engine import SparkJob
     from penstock.spark.session import open_session
 
@@ -55,8 +55,8 @@ def _settings(session: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _import_path(session: Any) -> Iterator[None]:
-    """Spark's Python workers find the modules that this process finds, also those that a test put on the
-    path: an operator's package need not be installed to be tested."""
+    """Gives Spark's Python workers the import path of this process, so that an operator's package need not be
+    installed to be tested."""
     environment = session.sparkContext.environment
     before = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)

@@ -1,4 +1,4 @@
-"""Drives one operator in a test: batches, watermarks, snapshot and restore."""
+"""Drives one operator in a test with batches, watermarks, snapshots and restores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_PARALLELISM = 128
 
 
 class Subtask:
-    """One operator instance and what it has emitted."""
+    """One operator instance and the batches that it has emitted."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Subtask:
         operator.open(ctx, restored)
 
     def checkpoint(self) -> StateHandle:
-        """A snapshot at this moment, on top of those before it; output due before the
-        barrier is taken."""
+        """Take a snapshot, as a delta after the earlier ones. Output that the operator emits before the
+        barrier is collected first."""
         self._take(self.operator.prepare_checkpoint(1))
         return self.complete(self.begin())
 
     def begin(self) -> OperatorSnapshot:
-        """The barrier: the state is cut and nothing is copied yet."""
+        """The barrier arrives: the operator cuts its state, and nothing is copied yet."""
         self._upto = self._ctx.epochs.begin(self._since)
         return self.operator.snapshot(len(self._links) + 1)
 
     def complete(self, snapshot: OperatorSnapshot) -> StateHandle:
-        """The snapshot is written, and the task is told that its checkpoint is complete."""
+        """Write the snapshot and confirm its checkpoint."""
         number = len(self._links) + 1
         self._since = self._ctx.epochs.confirmed = self._upto
         data = write_snapshot({"u": snapshot.copied()}, checkpoint_id=number, key_groups=self._ctx.key_groups)
@@ -88,7 +88,7 @@ class Subtask:
 
     @staticmethod
     def abort(snapshot: OperatorSnapshot) -> None:
-        """The checkpoint of ``begin`` failed."""
+        """The checkpoint of ``begin`` has failed: release its blocks."""
         for block in snapshot.keyed.values():
             if isinstance(block, PendingBlock):
                 block.discard()
@@ -144,8 +144,8 @@ def materialized(outputs: list[Batch]) -> Counter[tuple[Any, ...]]:
 
 class Cluster:
     """``parallelism`` subtasks fed by key group, restorable at any other parallelism.
-    ``limit_bytes``: of the state of each; ``folder``: for what is beyond it;
-    ``checkpoint_every``: so many batches."""
+    ``limit_bytes``: the memory limit of each subtask's state; ``folder``: for the state above the limit;
+    ``checkpoint_every``: number of batches between two checkpoints."""
 
     def __init__(self, make: Any, keys: list[tuple[int, ...]], inputs: list[Schema], output: Schema,
                  parallelism: int, states: list[RestoredState | None] | None = None, *,
@@ -172,7 +172,7 @@ class Cluster:
         owner = subtask_of_key_group(key_groups(hashes, MAX_PARALLELISM), len(self.subtasks), MAX_PARALLELISM)
         for i, subtask in enumerate(self.subtasks):
             subtask.process(batch.filter(owner == i), input_index)
-        # So that what ``rescale`` restores is a chain of deltas.
+        # Regular checkpoints make ``rescale`` restore a chain of deltas.
         self._batches += 1
         if self.checkpoint_every and self._batches % self.checkpoint_every == 1:
             for subtask in self.subtasks:
@@ -191,15 +191,15 @@ class Cluster:
 
     def rescale(self, parallelism: int) -> Cluster:
         """Snapshot all subtasks and restore the state, from their chains of deltas, at
-        another parallelism; what was emitted so far is carried along."""
+        another parallelism; the output so far is kept."""
         out = self._next(self._states(parallelism))
         for old in self.subtasks:
             old.operator.close()
         return out
 
     def hand_over(self, parallelism: int) -> Cluster:
-        """The same, but the rows of key groups go from one running subtask to another, as a running job
-        is rescaled; only state without a key comes from the checkpoint."""
+        """As ``rescale``, but rows of key groups move from one running subtask to another, as when a running
+        job is rescaled. Only state without a key comes from the checkpoint."""
         states = self._states(parallelism)
         out = self._next([None if s is None else replace(s, keyed={}, schemas={}) for s in states])
         everything = KeyGroups.all(MAX_PARALLELISM)
@@ -226,7 +226,7 @@ class Cluster:
         ]
 
     def _next(self, states: list[RestoredState | None]) -> Cluster:
-        """A cluster of as many subtasks, with what was emitted so far."""
+        """A cluster with one subtask for each of ``states``, and the output so far."""
         folder = None if self.folder is None else self.folder / "next"
         out = Cluster(
             self.make, self.keys, self.inputs, self.output, len(states), states,

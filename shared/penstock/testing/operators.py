@@ -1,8 +1,9 @@
-"""The conformance kit of operators: a node, its rows, and a reference in plain Python are enough.
+"""The conformance kit of operators. The author gives a plan node, input rows, and a reference in plain
+Python.
 
-The kit plans the node, runs it as a job, as a job that is killed behind every checkpoint, on Spark, and
-alone; it cuts and restores its state at every step, moves it to other parallelisms, lets nearly nothing of
-it stay in memory, and takes rows back; each time the final rows must be those of the reference. See ``penstock.testing.conformance.base`` for how a kit is used.
+The kit plans the node and runs it as a job, as a job that is killed after every checkpoint, on Spark, and
+alone. It snapshots and restores the state at every step, moves it to other parallelisms, evicts nearly all of
+it from memory, and retracts rows. Each time the final rows must be those of the reference. See ``penstock.testing.conformance.base`` for how a kit is used.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-#: What a spec may say of Spark. An operator with state that says none of it is not meant to run there.
+#: The attributes by which a spec says how Spark runs it. A stateful operator that defines none of them does
+#: not run on Spark.
 _OF_SPARK = ("native", "meeting_keys", "event_order", "reads_time", "reads_arrival", "compaction")
 
 
@@ -49,32 +51,33 @@ class OperatorConformance(Conformance):
     """Checks an operator against ``expected``. The author gives ``schemas``, ``rows``, ``node`` and
     ``expected``, and derived attributes where the operator needs them.
 
-    The operator alone is the one between the sources and the sink of its job at parallelism 1; it must be
-    one. Two inputs get their rows in turns; ``expected`` must not depend on which comes first."""
+    At parallelism 1 the job must have exactly one operator between its sources and its sink: the kit also
+    drives that operator alone. Two inputs get their rows in turns; ``expected`` must not depend on which
+    comes first."""
 
-    #: Rows that are given at once: small, so that a state is cut at many places.
+    #: Rows of one batch. Few, so that snapshots are taken at many positions.
     batch_rows = 4
-    #: Per input how watermarks are made, of one of its columns; empty: there is no event time.
+    #: For each input, how watermarks are made from one of its columns; empty: there is no event time.
     watermarks: tuple[WatermarkSpec | None, ...] = ()
-    #: Whether inputs may take rows back.
+    #: Whether inputs may retract rows.
     takes_updates = False
     #: Settings of the job.
     config: dict[str, str] = {}
 
     def schemas(self) -> list[Schema]:
-        """Of each input."""
+        """The schema of each input."""
         raise NotImplementedError
 
     def rows(self) -> list[list[Row]]:
-        """Of each input, in the order in which they come."""
+        """The rows of each input, in the order of arrival."""
         raise NotImplementedError
 
     def node(self, inputs: tuple[n.Node, ...]) -> n.Node:
-        """The operator over its inputs."""
+        """The operator's plan node over ``inputs``."""
         raise NotImplementedError
 
     def expected(self, rows: list[list[Row]]) -> Sequence[Row]:
-        """The final rows, in any order, when these came into the inputs and then ended."""
+        """The final rows, in any order, after the inputs gave ``rows`` and ended."""
         raise NotImplementedError
 
     # -- as a job ------------------------------------------------------------------------------
@@ -89,7 +92,8 @@ class OperatorConformance(Conformance):
         self._same(Counter(map(_plain, got)), "a job that is given row by row")
 
     def test_columns_that_nobody_reads_may_go(self) -> None:
-        """One column of the output at a time: what the node does not declare to read is not there."""
+        """Reads one output column at a time. The planner then prunes every input column that the node does
+        not declare to read."""
         width = len(self.node(self._scans()).schema)
         for column in range(width):
             got = run_graph(self._job(1, column=column)).rows
@@ -97,15 +101,16 @@ class OperatorConformance(Conformance):
             self._same(Counter(map(_plain, got)), f"column {column} alone", expected)
 
     def test_a_job_killed_behind_every_checkpoint(self) -> None:
-        """What a job did since its last checkpoint is lost with it, wherever the operator had put it."""
+        """Everything that an attempt did after its last checkpoint must be without effect, wherever the
+        operator kept it."""
         tables = [self._table_name(index) for index in range(len(self.schemas()))]
         run = run_killed(self._job, tables, step_rows=self.batch_rows)
         got = asyncio.run(run).rows
         self._same(Counter(map(_plain, got)), "a job that was killed behind every checkpoint")
 
     def test_a_job_on_spark(self) -> None:
-        """Where the operator says how Spark runs it. Spark gives rows in the order of event time, so the
-        reference is asked with rows in that order."""
+        """Runs only if the operator says how Spark runs it. Spark gives rows in the order of event time, so
+        the reference gets the rows in that order, too."""
         op = self._alone()
         own = type(op.spec.own())
         declared = any(getattr(own, name) is not getattr(Spec, name) for name in _OF_SPARK)
@@ -120,7 +125,8 @@ class OperatorConformance(Conformance):
         self._same(Counter(map(_plain, got)), "a job on Spark", Counter(map(_plain, expected)))
 
     def test_it_says_what_it_keeps(self) -> None:
-        """An operator with state tells EXPLAIN of it, and has a meaning by which savepoints know it."""
+        """A stateful operator describes its state for EXPLAIN, and has a meaning by which savepoints
+        recognize it."""
         graph = self._job(1)
         for op in self._own(graph):
             if op.spec.keeps_state():
@@ -137,7 +143,8 @@ class OperatorConformance(Conformance):
             self._ended(self._cluster(parallelism), self._batches(), f"{parallelism} subtasks")
 
     def test_restored_at_every_step(self) -> None:
-        """The checkpoint before a step is all that is left of what came before."""
+        """At every step the operator is replaced by a new one that is restored from the checkpoint before the
+        step."""
         batches = list(self._batches())
         for at in range(len(batches) + 1):
             cluster = self._fed(self._cluster(1), batches[:at]).rescale(1)
@@ -152,7 +159,7 @@ class OperatorConformance(Conformance):
         self._ended(cluster, [], "rescaled every three steps")
 
     def test_key_groups_handed_over_on_the_way(self) -> None:
-        """As the job is rescaled while it runs: rows go from subtask to subtask."""
+        """Key groups move from one running subtask to another, as when a running job is rescaled."""
         cluster = self._cluster(1)
         for step, batch in enumerate(self._batches()):
             if step % 3 == 2:
@@ -161,7 +168,7 @@ class OperatorConformance(Conformance):
         self._ended(cluster, [], "key groups handed over every three steps")
 
     def test_checkpoints_that_fail(self) -> None:
-        """A checkpoint that is given up takes nothing with it."""
+        """An aborted checkpoint loses no state."""
         cluster = self._cluster(2, checkpoint_every=2)
         for batch in self._batches():
             given_up = [(subtask, subtask.begin()) for subtask in cluster.subtasks]
@@ -171,13 +178,13 @@ class OperatorConformance(Conformance):
         self._ended(cluster.rescale(1), [], "after checkpoints that failed")
 
     def test_state_beyond_memory(self) -> None:
-        """Hardly a key may stay in memory: what a step needs comes back from the disk."""
+        """Hardly any key may stay in memory, so the state of each step comes back from the disk."""
         with mock.patch.object(memory, "HARD", 1e9), mock.patch.object(cold_tier, "_EVICT_KEYS", 1):
             cluster = self._cluster(1, limit_bytes=1, folder=self.folder)
             self._ended(cluster, self._batches(), "a state that lies on disk")
 
     def test_time_to_live(self) -> None:
-        """Keys that nobody wrote for the time to live are gone."""
+        """Keys that were not written during the time to live are gone."""
         op = self._alone({STATE_TTL_MS.key: "1000"})
         if not getattr(op.spec.own(), "ttl_ms", 0):
             return
@@ -190,7 +197,7 @@ class OperatorConformance(Conformance):
         assert not kept, f"{kept} keys are in the state 9 s after their time to live of 1 s"
 
     def test_rows_that_are_taken_back(self) -> None:
-        """A row that came and was taken back is as if it had not come."""
+        """A row that was inserted and retracted must be without effect."""
         if not self.takes_updates:
             return
         op = self._alone()
@@ -225,7 +232,7 @@ class OperatorConformance(Conformance):
         return cluster
 
     def _batches(self) -> Iterator[tuple[int, Batch]]:
-        """(input, batch), the inputs in turns."""
+        """(number of the input, batch) of all inputs in turns."""
         rows, schemas = self.rows(), self.schemas()
         longest = max(map(len, rows))
         for start in range(0, longest, self.batch_rows):
@@ -287,7 +294,7 @@ class OperatorConformance(Conformance):
         return plan_job(n.LogicalPlan(name="conformance", sinks=(sink,), config=settings))
 
     def _own(self, graph: JobGraph) -> list[OperatorNode]:
-        """The job's operators but for sources and sinks."""
+        """The job's operators except sources and sinks."""
         nodes = [op for vertex in graph.vertices for op in vertex.operators]
         return [op for op in nodes if not op.spec.is_source and not op.spec.is_sink]
 
@@ -306,5 +313,5 @@ class OperatorConformance(Conformance):
 
 
 def _plain(row: Sequence[Any]) -> Row:
-    """A row that can be counted: lists and maps by their text."""
+    """The row in a hashable form: lists and maps are replaced by their texts."""
     return tuple(repr(value) if isinstance(value, (list, dict)) else value for value in row)

@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixture ``penstock``, a ``MiniCluster`` for one test. Installed with Penstock."""
+"""The pytest plugin, which is installed with Penstock: the fixture ``penstock``, a ``MiniCluster`` for one
+test."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def penstock() -> Iterator[MiniCluster]:
     """The real runtime in this process, with tables that the test feeds and a clock that only it moves."""
-    # Imported here: whoever runs pytest for something else does not wait for it.
+    # Imported here, so that test runs which do not use Penstock do not wait for the import.
     from penstock.testing.mini_cluster import MiniCluster
 
     cluster = MiniCluster()

@@ -1,5 +1,5 @@
-"""A tiny task manager for tests: a real template, real slot processes, a real data port,
-and nothing of the control plane.
+"""A small task manager for tests: it has a real template, real slot processes and a real data port, but no
+control plane.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
 
-#: Against hanging only.
+#: Only ends a test that hangs.
 _WAIT_S = 120.0
 
 
 class SlotHandle:
-    """One slot process, as its task manager sees it."""
+    """A slot process, as its task manager sees it."""
 
     def __init__(self, allocation_id: str, pid: int, control: socket.socket, fds: socket.socket) -> None:
         self.allocation_id = allocation_id
@@ -70,7 +70,7 @@ class SlotHandle:
         self._writer.write(len(data).to_bytes(4, "big") + data)
 
     async def wait_for(self, kind: type, condition: Callable[[Any], bool] = lambda _: True) -> Any:
-        """The first message of that kind for which the condition holds."""
+        """Wait for the first message of ``kind`` for which ``condition`` holds."""
         async with asyncio.timeout(_WAIT_S):
             while True:
                 for message in self.messages:
@@ -102,7 +102,7 @@ class SlotHandle:
 class TestTaskManager:
     """``async with TestTaskManager() as tm``: fork slots, route their data sockets."""
 
-    __test__ = False  # no test class, pytest
+    __test__ = False  # tells pytest that this is no test class
 
     def __init__(self, *, unix: bool = True) -> None:
         self._unix = unix
@@ -147,7 +147,7 @@ class TestTaskManager:
         self._folder.cleanup()
 
     async def fork(self, allocation_id: str) -> SlotHandle:
-        """A slot process that is ready for its deployment."""
+        """Fork a slot process; returns when it is ready for its deployment."""
         control, theirs = socket.socketpair()
         fds, their_fds = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = ForkSlot(
@@ -170,7 +170,7 @@ class TestTaskManager:
         return slot
 
     async def kill(self, allocation_id: str) -> None:
-        """SIGKILL, and until the template has reaped it."""
+        """Kill the slot process, and wait until the template has reaped it."""
         slot = self.slots[allocation_id]
         os.kill(slot.pid, signal.SIGKILL)
         async with asyncio.timeout(_WAIT_S):
@@ -249,7 +249,7 @@ class TestTaskManager:
             sock, _ = await loop.sock_accept(self._listener)
             sock.setblocking(False)
             preface = await recv_preface(loop, sock)
-            if preface is None:  # it only watches whether this one lives
+            if preface is None:  # the client only watches whether this process lives
                 sock.close()
                 continue
             target = self.slots.get(preface["target_allocation"])

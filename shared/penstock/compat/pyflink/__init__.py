@@ -1,7 +1,8 @@
 """PyFlink's module tree, inside a program that Penstock runs (docs/pyflink.md).
 
-``penstock run job.py`` calls ``install``; so does a slot of a job whose program has imported ``pyflink``. A program
-that is started by ``python`` itself says ``from penstock.compat.pyflink import install; install()`` first.
+``penstock run job.py`` calls ``install``; so does a slot of a job whose program has imported ``pyflink``. A
+program that is started by ``python`` itself must run ``from penstock.compat.pyflink import install;
+install()`` first.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ _ALIASES = module_aliases.AliasedModules("pyflink", MODULES, ("penstock.compat.p
 
 
 def install() -> None:
-    """Have ``import pyflink`` find Penstock's names in this process from now on, whatever is installed."""
+    """Let ``import pyflink`` find Penstock's names in this process from now on, even if PyFlink is
+    installed."""
     module_aliases.install(_ALIASES)
 
 
 def uninstall() -> None:
-    """Have ``import pyflink`` find what is installed again."""
+    """Let ``import pyflink`` find the installed package again."""
     module_aliases.uninstall("pyflink")

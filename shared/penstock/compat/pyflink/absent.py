@@ -1,11 +1,12 @@
-"""Names of PyFlink that Penstock has not: a program may import each; using it is refused by its name.
+"""The names of PyFlink that Penstock does not have. A program may import such a name; using it raises an
+error that names it.
 
-docs/pyflink-names.md says of each why, and what to use instead.
+docs/pyflink-names.md says for each name why it is absent, and what to use instead.
 """
 
 from __future__ import annotations
 
-#: Module of ours → names.
+#: Module of Penstock → absent names.
 ABSENT: dict[str, tuple[str, ...]] = {
     "common": (
         "BasicArrayTypeInfo",

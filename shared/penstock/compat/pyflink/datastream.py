@@ -1,4 +1,4 @@
-"""The names of ``pyflink.datastream`` and its modules, connectors and formats excepted."""
+"""The names of ``pyflink.datastream`` and its modules, except connectors and formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of our modules has the names of each of PyFlink's."""
+"""Maps each module of PyFlink to the module of Penstock that has its names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CONNECTORS = "penstock.compat.pyflink.connectors"
 _FORMATS = "penstock.compat.pyflink.formats"
 _TABLE = "penstock.compat.pyflink.table"
 
-#: PyFlink's module → ours.
+#: PyFlink's module → Penstock's module.
 MODULES = {
     "pyflink": "penstock.compat.pyflink.root",
     "pyflink.version": "penstock.compat.pyflink.root",

@@ -1,4 +1,4 @@
-"""Names of a module that are imported when they are asked for, and those that Penstock has not."""
+"""Module attributes that are imported on first use, and names that Penstock does not have."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 
 class Absent:
-    """A name of PyFlink that Penstock has not. A program may import it; using it fails.
-
-    ``name``: the name, as PyFlink has it.
+    """A name of PyFlink that Penstock does not have. A program may import it; using it fails.
+    ``name``: the name in PyFlink.
     """
 
     def __init__(self, name: str) -> None:
@@ -43,11 +42,11 @@ class Absent:
 def finder(
     module: str, where: Mapping[str, tuple[str, ...]], absent: Collection[str]
 ) -> tuple[Callable[[str], Any], list[str]]:
-    """A module's ``__getattr__`` and its names.
+    """Make a module's ``__getattr__`` and the list of its names.
 
     Args:
         module: The module's name.
-        where: Module → names that it has; ``"name=other"``: it has ``name`` under the name ``other``.
+        where: Module → names that it has; ``"name=other"``: the module has ``name`` as ``other``.
         absent: Names that are refused when they are used.
     """
     places = {}

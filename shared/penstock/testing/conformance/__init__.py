@@ -1,4 +1,4 @@
-"""Conformance kits: one class for each port. docs/extending/ shows each of them at work."""
+"""The conformance kits: one class for each port. docs/extending/ has an example of each."""
 
 from penstock.testing.conformance.base import Conformance, Failure, run_kit
 from penstock.testing.conformance.format import FormatConformance

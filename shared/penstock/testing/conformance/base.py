@@ -1,4 +1,4 @@
-"""What every conformance kit is: a class whose ``test_…`` methods check one guarantee each.
+"""The base of all conformance kits. A kit is a class whose ``test_…`` methods check one guarantee each.
 
 The author of a plug-in derives a class, says what is to be tested, and lets pytest collect it::
 
@@ -7,8 +7,8 @@ The author of a plug-in derives a class, says what is to be tested, and lets pyt
             return MyConnector()
         …
 
-``run_kit(TestMySource)`` runs the same checks without pytest and returns what failed. Kits start no
-server and set no time limit: ``PATIENCE_S`` only ends what would hang for ever.
+``run_kit(TestMySource)`` runs the same checks without pytest and returns what failed. Kits start no server
+and set no time limit; ``PATIENCE_S`` only ends a check that hangs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Against hanging only; it says nothing about speed.
+#: Only ends a check that hangs; it is no limit of speed.
 PATIENCE_S = 120.0
 
 
@@ -46,20 +46,20 @@ class Failure:
 
 
 class Conformance:
-    """The base of all kits. ``folder``: an empty folder for each check; ``patience_s``: after that a check
-    counts as hanging."""
+    """The base of all kits. ``folder``: an empty folder for each check; ``patience_s``: seconds after which a
+    check counts as hanging."""
 
     folder: Path
     patience_s: float = PATIENCE_S
     _temporary: tempfile.TemporaryDirectory[str]
 
     def setup_method(self) -> None:
-        """pytest's hook before each check; whoever overrides it calls this one."""
+        """pytest calls this before each check. A class that overrides the method must call it."""
         self._temporary = tempfile.TemporaryDirectory(prefix="penstock-kit-")
         self.folder = Path(self._temporary.name)
 
     def teardown_method(self) -> None:
-        """pytest's hook after each check; whoever overrides it calls this one."""
+        """pytest calls this after each check. A class that overrides the method must call it."""
         self._temporary.cleanup()
 
     @classmethod
@@ -86,7 +86,7 @@ class Conformance:
 
 def run_kit(kit: type[Conformance], *, only: str = "") -> list[Failure]:
     """Run all checks of a kit (those whose names contain ``only``) and return the failures. A check that
-    says by ``unittest.SkipTest`` that it does not apply is none."""
+    raises ``unittest.SkipTest`` does not apply and is no failure."""
     failures = []
     for name in kit.checks():
         if only not in name:
@@ -150,9 +150,9 @@ class Held:
             try:
                 children.update((task / "children").read_text().split())
             except OSError:
-                continue  # the thread has ended, or this kernel does not tell
+                continue  # the thread has ended, or this kernel does not show its files
         return cls(
-            # The loop's own pool (``asyncio.to_thread``) grows to its limit and ends with the loop.
+            # Threads of the loop's own pool (``asyncio.to_thread``) do not count: they end with the loop.
             frozenset(t.ident or 0 for t in threading.enumerate() if not t.name.startswith("asyncio_")),
             len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
             frozenset(children),
@@ -160,7 +160,7 @@ class Held:
         )
 
     def beyond(self, before: Held) -> list[str]:
-        """What is held now and was not held before, in words."""
+        """Descriptions of what is held now and was not held before."""
         names = {t.ident: t.name for t in threading.enumerate()}
         out = [f"thread '{names.get(i, '?')}'" for i in self.threads - before.threads]
         if self.files > before.files:
@@ -175,13 +175,13 @@ class Held:
         return out
 
 
-#: How often the loop runs until what is being closed must be gone.
+#: The number of loop iterations after which everything that was closed must be gone.
 _ROUNDS = 200
 
 
 async def leaves_nothing(cycle: Callable[[], Awaitable[None]], what: str) -> None:
-    """AssertionError when ``cycle`` leaves a thread, file, process or task behind. The first cycle warms
-    up: imports and pools that belong to the process are made there."""
+    """AssertionError when ``cycle`` leaves a thread, file, process or task behind. The first cycle is a
+    warm-up: it makes the imports and pools that stay with the process."""
     await cycle()
     await asyncio.sleep(0)
     before = Held.now()

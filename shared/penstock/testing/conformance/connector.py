@@ -1,4 +1,4 @@
-"""What the kits of sources, sinks and lookups have in common: a table of a connector."""
+"""The common part of the kits of sources, sinks and lookups: a table of a connector."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ConnectorConformance(Conformance):
 
     #: The table's columns.
     schema: Schema
-    #: What the table is validated as.
+    #: The role in which the table is validated.
     role: Literal["source", "sink"] = "source"
-    #: The subtasks that the table is split for.
+    #: The number of subtasks among which the table is split.
     parallelism = 1
 
     def connector(self) -> Connector:
-        """The connector, new."""
+        """A new object of the connector."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:

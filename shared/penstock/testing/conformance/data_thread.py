@@ -1,4 +1,4 @@
-"""Measures what a connector does to the data thread and to the helper thread."""
+"""Measures how a connector uses the data thread and the helper thread."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ if TYPE_CHECKING:
 
     from penstock.testing.conformance.driving import Helper
 
-#: Python lines that one call may run in the helper thread: some 5 ms of the interpreter's lock.
+#: The number of Python lines that one call may run in the helper thread: they hold the interpreter's lock for
+#: about 5 ms.
 HELPER_LINES = 50_000
-#: CPU time that the data thread may spend at a stretch.
+#: CPU time that the data thread may spend without a break, in ms.
 DATA_THREAD_MS = 5.0
-#: CPU time of a call in the helper thread between two turns of the data thread's loop: thousands of turns
-#: pass while a call works that releases the interpreter's lock, none while one does not.
+#: CPU time that a call in the helper thread may spend between two turns of the data thread's loop, in ms. A
+#: call that releases the interpreter's lock lets thousands of turns pass; a call that holds it lets none
+#: pass.
 HELD_MS = 100.0
-#: Passes of a measured check: it fails only when each of them fails.
+#: The number of passes of a measured check, which fails only when every pass fails.
 _PASSES = 3
 
 _watched: set[int] = set()
 _blocking: list[str] = []
 _hooked = False
-#: Audit events of calls that wait; a non-blocking socket's connect is none.
+#: Audit events of calls that wait. The connect of a non-blocking socket does not wait.
 _EVENTS = (
     "subprocess.Popen",
     "socket.getaddrinfo",
@@ -59,8 +61,8 @@ def waits_of_this_thread() -> int:
 
 
 class DataThread:
-    """Watches the thread of the running loop: the longest stretch of CPU time between two turns of the
-    loop, and calls that wait."""
+    """Watches the thread of the running loop. Records the longest CPU time between two turns of the loop, and
+    calls that wait."""
 
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
@@ -100,7 +102,7 @@ class DataThread:
                 self._helper.turn(time.clock_gettime_ns(time.pthread_getcpuclockid(ident)))
 
     def faults(self, remedy: str = "") -> dict[str, str]:
-        """What was wrong with the use of this thread, by kind, in words."""
+        """Faults in the use of this thread: kind → description."""
         wrong = {}
         if self.blocking:
             wrong["blocking"] = f"the data thread was kept waiting by {sorted(set(self.blocking))}"
@@ -113,7 +115,7 @@ class DataThread:
 
 
 def helper_faults(helper: Helper) -> dict[str, str]:
-    """What was wrong with the calls in the helper thread, by kind, in words."""
+    """Faults of the calls in the helper thread: kind → description."""
     wrong = {}
     if helper.most_lines > HELPER_LINES:
         wrong["lines"] = (
@@ -126,7 +128,8 @@ def helper_faults(helper: Helper) -> dict[str, str]:
 
 
 def measured_in_passes(one_pass: Callable[[], dict[str, str]]) -> None:
-    """AssertionError for what goes wrong in each of several passes; ``one_pass`` gives its faults by kind."""
+    """Raises AssertionError for a fault that occurs in every pass. ``one_pass``: runs a pass and returns its
+    faults by kind."""
     passes = [one_pass() for _ in range(_PASSES)]
     shared = set.intersection(*map(set, passes))
     assert not shared, "; ".join(passes[0][name] for name in sorted(shared))

@@ -46,13 +46,13 @@ class BadRecords:
 
 
 class Helper:
-    """The slot's helper thread. ``measured``: count what calls do to the data thread."""
+    """The slot's helper thread. ``measured``: measure how its calls affect the data thread."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "kit-helper")
         self.calls = 0
         self.measured = False
-        #: Python lines of the call that ran most of them.
+        #: The greatest number of Python lines that one call has run.
         self.most_lines = 0
         #: The thread that is in a call, and its CPU time when the data thread last had a turn.
         self.in_flight: int | None = None
@@ -95,13 +95,13 @@ class Helper:
 
 
 def json_round_trip(splits: Sequence[Split]) -> list[Split]:
-    """As a checkpoint keeps them."""
+    """The splits as a checkpoint returns them: through JSON and back."""
     return msgspec.json.decode(msgspec.json.encode(list(splits)), type=list[Split])
 
 
 @dataclass
 class Driver:
-    """One table under test: its connector, and what a slot gives it."""
+    """Drives one table under test: has its connector, and takes the place of the slot."""
 
     connector: Connector
     table: TableInfo
@@ -110,15 +110,15 @@ class Driver:
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
-        #: The connector in this process, also where its readers and writers run in helper processes.
+        #: The connector object in this process, even if its readers and writers run in helper processes.
         self.here = self.connector
         if self.connector.runs == "helper":
             self.connector = hosted(self.connector)
 
     @property
     def in_helpers(self) -> bool:
-        """Whether each reader and writer is a process, which takes a while to start: checks that make many
-        of them make fewer then."""
+        """Whether each reader and writer runs in a helper process. Starting one takes time, so checks then
+        make fewer of them."""
         return self.here is not self.connector
 
     def context(
@@ -156,7 +156,8 @@ class Driver:
         )
 
     async def splits(self, known: Sequence[str] = ()) -> list[Split]:
-        """What a fresh enumerator discovers, as it arrives at a reader: through JSON."""
+        """The splits that a new enumerator discovers, in the form in which a reader gets them: decoded from
+        JSON."""
         enumerator = self.here.enumerator(self.table)
         try:
             return json_round_trip(await enumerator.discover(self.context(), set(known)))
@@ -170,7 +171,7 @@ class Driver:
         return reader
 
     async def read(self, splits: Sequence[Split], *, snapshots: bool = False, **context: Any) -> list[Taken]:
-        """All rows of the splits, by a reader of their own."""
+        """Read all rows of the splits with a new reader."""
         reader = await self.reader(splits, **context)
         try:
             return await read_to_end(reader, snapshots=snapshots)
@@ -178,7 +179,7 @@ class Driver:
             await reader.close()
 
     async def read_some(self, splits: Sequence[Split], **context: Any) -> tuple[list[Taken], list[Split]]:
-        """A few rows, and where the splits stand then."""
+        """Read a few rows; returns them and the splits with their positions after them."""
         reader = await self.reader(splits, batch_rows=3, **context)
         taken: list[Taken] = []
         try:
@@ -195,7 +196,8 @@ class Driver:
 
 
 async def crash(part: SourceReader | SinkWriter, tasks: Sequence[asyncio.Task[Any]] = ()) -> None:
-    """The process that ``part`` runs in is gone: its tasks stop where they are, and nobody calls ``close``."""
+    """Simulate a crash of the process that ``part`` runs in: its tasks stop at once, and nobody calls
+    ``close``."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -205,7 +207,7 @@ async def crash(part: SourceReader | SinkWriter, tasks: Sequence[asyncio.Task[An
 
 @dataclass
 class Taken:
-    """One batch as it was polled: the split, its rows, and the reader's snapshot after it."""
+    """One polled batch: its split, its rows, and the reader's snapshot after it."""
 
     split_id: str
     rows: list[tuple[Any, ...]]
@@ -213,7 +215,7 @@ class Taken:
 
 
 def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
-    """The rows of a batch. Fails if it parts the old row of an update from the new one."""
+    """The rows of a batch. Fails if the batch separates the old row of an update from the new one."""
     if batch.kinds is not None:
         before = np.flatnonzero(batch.kinds == RowKind.UPDATE_BEFORE)
         behind = np.append(batch.kinds, RowKind.INSERT)[before + 1]
@@ -224,8 +226,8 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[Taken]:
-    """Poll until all splits are finished. It waits before every poll, as the engine may: while there are
-    rows ``wait`` returns at once."""
+    """Poll until all splits are finished. Calls ``wait`` before every poll, as the engine may do; ``wait``
+    must return at once while there are rows."""
     out: list[Taken] = []
     mine = {s.id for s in reader.snapshot()}
     while not reader.finished_splits() >= mine:
@@ -240,9 +242,9 @@ async def read_to_end(reader: SourceReader, *, snapshots: bool = False) -> list[
 
 @dataclass(frozen=True)
 class Figures:
-    """What reading a table took, by the clock unless it says otherwise. ``start_ms``: until the reader was
-    open; ``first_row_ms``: from its splits to its first rows; ``data_thread_us_a_row``: CPU time of the data
-    thread."""
+    """The cost of reading a table, in wall-clock time unless stated otherwise. ``start_ms``: until the reader
+    was open; ``first_row_ms``: from adding the splits to the first rows; ``data_thread_us_a_row``: CPU time
+    of the data thread for each row."""
 
     rows: int
     rows_a_second: float
@@ -258,7 +260,7 @@ class Figures:
 
 
 async def measured(driver: Driver, splits: Sequence[Split]) -> Figures:
-    """Read the splits to their end, and say what it took."""
+    """Read the splits to their end and return the cost."""
     began = time.perf_counter()
     reader = await driver.reader([])
     opened = time.perf_counter()

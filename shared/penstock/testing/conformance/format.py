@@ -62,34 +62,35 @@ VALUES: tuple[tuple[Any, list[Any]], ...] = (
 
 
 class FormatConformance(Conformance):
-    """Checks a format: every logical type there and back as message, batch of messages and file, NULL,
-    projection, bad input with its place, parts of files, resuming at every block, and each codec.
+    """Checks a format: encodes and decodes every logical type as a message, a batch of messages and a file;
+    checks NULL, projection, bad input with its place, parts of files, resuming at every block, and each
+    codec.
 
-    The author gives ``format``. ``options``: of the table, beside the format's own defaults.
-    ``null_is_empty``: types whose NULL and empty value the format cannot tell apart are then not compared.
+    The author gives ``format``. ``options``: options of the table, beside the format's own defaults.
+    ``null_is_empty``: types whose NULL and empty value the format cannot distinguish; they are not compared.
     """
 
     #: Options of the table, with the format's prefix.
     options: Mapping[str, str] = {}
     #: Whether text NULL comes back as NULL (CSV and raw lines have none).
     keeps_null_text = True
-    #: The columns of the checks with several rows; a format for one column gives another.
+    #: The columns of the checks with several rows; a format that has only one column overrides this.
     schema: Schema = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("price", t.DoubleType()))
-    #: Whether messages and lines of a broken record are told from good ones.
+    #: Whether the format recognizes broken messages and lines.
     finds_bad_records = True
     #: Whether every column can be read alone.
     projects = True
 
     def format(self) -> Format:
-        """The format, new."""
+        """A new object of the format."""
         raise NotImplementedError
 
     def rows(self, count: int) -> list[tuple[Any, ...]]:
-        """So many different rows of ``schema``."""
+        """``count`` different rows of ``schema``."""
         return [(i, f"name {i}", i / 4) for i in range(count)]
 
     def broken(self, message: bytes) -> bytes:
-        """A record that the format cannot read, made from one that it can."""
+        """A record that the format cannot read, made from a good one, ``message``."""
         return b"\xff\x00{" + message[: len(message) // 2]
 
     # -- types ------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class FormatConformance(Conformance):
         for type_, values in VALUES:
             if isinstance(type_, (*t.STRINGS, *t.BINARIES)) and not self.keeps_null_text:
                 continue
-            # A column beside it, since some formats take an empty line for no record.
+            # A second column is needed, because some formats take an empty line for no record.
             schema = Schema.of(("v", type_), ("w", t.IntType()))
             try:
                 self.format().check(schema, self.options)
@@ -226,7 +227,7 @@ class FormatConformance(Conformance):
     def _compare(
         self, schema: Schema, rows: Rows, options: Mapping[str, str] | None = None
     ) -> list[tuple[str, str]]:
-        """(way, what is wrong) of the ways in which the rows do not come back."""
+        """(way, fault) for each way of encoding and decoding that does not return the same rows."""
         found = self._ways(schema, rows, None, options)
         rows = Batch.of(schema, rows).to_pylist()  # as Penstock shows its values
         assert found, "the format has neither messages nor files"
@@ -269,12 +270,12 @@ class FormatConformance(Conformance):
         return out
 
     def _opened(self, encoder: Encoder) -> Encoder:
-        """The encoder, after it asked those outside whom it needs."""
+        """The encoder, after it has contacted the services that it needs."""
         self.within_patience(encoder.open())
         return encoder
 
     def _prepared(self, decoder: Decoder, messages: Sequence[bytes]) -> Decoder:
-        """The decoder, after it fetched what it needs for the messages."""
+        """The decoder, after it has fetched what it needs for the messages."""
         missing = decoder.prepare(messages)
         if missing is not None:
             assert decoder.fetches, "a decoder that prepares something says so with 'fetches'"
@@ -379,7 +380,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _choices(parse: Any) -> list[str]:
-    """What an option made by ``choice(…)`` takes: its error says so."""
+    """The values that an option made by ``choice(…)`` accepts. They are read from the error for a wrong
+    value."""
     try:
         parse("\0no such choice")
     except SpecError as err:

@@ -24,8 +24,8 @@ _numbers = itertools.count()
 
 
 class FunctionConformance(Conformance):
-    """What the kits of functions share. ``function``: what ``@udf``, ``@udaf`` or ``@udtf`` decorates;
-    ``arguments``: SQL types of its arguments."""
+    """The common part of the kits of functions. ``function``: the function that ``@udf``, ``@udaf`` or
+    ``@udtf`` decorates; ``arguments``: the SQL types of its arguments."""
 
     function: Any
     arguments: Sequence[str]
@@ -69,7 +69,8 @@ class ScalarConformance(FunctionConformance):
         self._hold(splits=1, batch_rows=None)
 
     def test_it_does_not_matter_how_rows_come(self) -> None:
-        """A row at a time, and in several subtasks: nothing is kept from call to call."""
+        """Rows come one at a time, and to several subtasks: the function must keep nothing from call to
+        call."""
         self._hold(splits=1, batch_rows=1)
         self._hold(splits=2, batch_rows=2)
 
@@ -119,8 +120,8 @@ class TableConformance(FunctionConformance):
 
 
 class AggregateConformance(FunctionConformance):
-    """Checks an aggregate function. ``cases``: (rows of arguments, result). ``ordered``: its result depends
-    on the order of rows, so that they are neither shuffled nor merged nor retracted."""
+    """Checks an aggregate function. ``cases``: (rows of arguments, result). ``ordered``: the result depends
+    on the order of rows, so the kit neither shuffles nor merges nor retracts them."""
 
     cases: ClassVar[Sequence[tuple[Sequence[Row], Any]]]
     ordered = False
@@ -134,7 +135,8 @@ class AggregateConformance(FunctionConformance):
             self._hold(batch_rows=2, splits=2)
 
     def test_the_accumulator_survives_a_crash(self) -> None:
-        """A checkpoint in the middle, then a kill: the accumulator comes back from the snapshot."""
+        """The job is killed after a checkpoint in the middle, and the accumulator is restored from the
+        snapshot."""
         rows, want = self._rows(), self._want()
         graph = self._graph(self._query(), rows, splits=1, batch_rows=1)
         table = self.table
@@ -196,8 +198,8 @@ class AggregateConformance(FunctionConformance):
         same_rows(got, self._want(), f"in {splits} subtasks, {batch_rows or 'all'} rows at a time")
 
     def _instance(self) -> Any:
-        """A fresh object of the function, or None for one that takes whole batches (its methods get
-        arrays, and only jobs call them)."""
+        """A new object of the function. None for a function that takes whole batches: its methods get arrays,
+        so only jobs call them."""
         function = type(self).function
         if getattr(function, "penstock_function", {}).get("per") == "batch":
             return None
@@ -212,6 +214,6 @@ class AggregateConformance(FunctionConformance):
 
 
 def _defines(instance: Any, method: str) -> bool:
-    """Whether the function has the method itself, not from Penstock's base class."""
+    """Whether the function defines the method itself, instead of inheriting Penstock's."""
     found = getattr(type(instance), method, None)
     return found is not None and not found.__module__.startswith("penstock.api")

@@ -1,4 +1,4 @@
-"""The conformance kit of stores of keyed state: key groups that move, looking from outside, cuts."""
+"""The conformance kit of stores of keyed state: moving key groups, reading the state from outside, cuts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 _LONG = t.BigIntType()
 _KEYS = range(200)
 _GROUPS = 128
-#: Of the 128 key groups.
+#: Two ranges that together are all 128 key groups.
 _FIRST, _SECOND = KeyGroups.range(0, 50, _GROUPS), KeyGroups.range(51, 127, _GROUPS)
 
 
 class ManualContext:
-    """What a store needs of its operator (``StateContext``). ``now``: processing time, ms; ``wakes``:
-    when the store asked to be woken."""
+    """A ``StateContext``: takes the place of the store's operator. ``now``: processing time, ms; ``wakes``:
+    the times at which the store asked to be woken."""
 
     name, max_parallelism = "kit", _GROUPS
 
@@ -53,22 +53,23 @@ class ManualContext:
         return self.now
 
     def wake_at(self, at_ms: int) -> None:
-        """Notes the time."""
+        """Record that the store wants to be woken at ``at_ms``."""
         self.wakes.append(at_ms)
 
 
 class _Unfailing(StateMemory):
-    """A limit of some hundred bytes makes a store evict, and would make it fail."""
+    """State memory that never fails. The kit sets a limit of a few hundred bytes so that a store evicts; a
+    real limit of that size would make the store fail."""
 
     def check(self) -> None:
-        """Nothing fails."""
+        """Do nothing, instead of failing above the limit."""
 
 
 class KeyedStateConformance(Conformance):
     """Checks a store of keyed state (``penstock.state.keyed_state.KeyedState``) whose key is one BIGINT.
 
-    The author gives ``make`` and ``write``, and ``limit_bytes`` where the store is to have rows on disk:
-    few enough that most of 200 keys are there."""
+    The author gives ``make`` and ``write``. ``limit_bytes``, for a store that evicts rows to disk, must be so
+    small that most of 200 keys are evicted."""
 
     limit_bytes = 0
 
@@ -83,12 +84,12 @@ class KeyedStateConformance(Conformance):
         super().teardown_method()
 
     def make(self, ctx: Any) -> KeyedState:
-        """A new, empty store, its states declared and nothing restored."""
+        """A new, empty store with its states declared and nothing restored."""
         raise NotImplementedError
 
     def write(self, store: KeyedState, keys: list[int], value: int) -> None:
-        """One batch of distinct keys: add something to what the store has of each of them, which depends
-        on what it had and on ``value``. Two stores that were given the same have equal rows."""
+        """Write one batch of distinct keys: change the state of each key, depending on its present state and
+        on ``value``. Two stores with the same writes must have equal rows."""
         raise NotImplementedError
 
     # -- looking ---------------------------------------------------------------------------------
@@ -205,7 +206,8 @@ class KeyedStateConformance(Conformance):
         assert self._driven(one.restored()).rows() == whole.rows(), "the cut lacks rows that went after it"
 
     def test_random_moves(self) -> None:
-        """Stores that write, give, take, checkpoint and are restored have, together, what one store has."""
+        """Several stores write, exchange key groups, take checkpoints and are restored; together they must
+        have the rows of one store that got all writes."""
         for seed in range(3):
             chance = random.Random(seed)
             whole, stores = self._driven(), [self._driven() for _ in range(3)]
@@ -284,7 +286,7 @@ class _Driven:
         return OperatorSnapshot(keyed=self.store.cut())
 
     def complete(self, cut: OperatorSnapshot) -> int:
-        """Write a checkpoint and confirm it; how many rows of it came or went."""
+        """Write a checkpoint and confirm it. Returns the number of rows that it adds or removes."""
         number = len(self._links) + 1
         blocks = [cut.block(name) for name in cut.keyed]
         data = write_snapshot(
@@ -299,13 +301,13 @@ class _Driven:
         return self.complete(self.begin())
 
     def delta_rows(self) -> int:
-        """Rows of a checkpoint that is then given up."""
+        """The number of rows in a checkpoint, which is then aborted."""
         cut = self.begin()
         blocks = [cut.block(name) for name in cut.keyed]
         return sum(b.batch.num_rows + (0 if b.touched is None else len(b.touched)) for b in blocks)
 
     def restored(self, groups: tuple[int, int] = (0, _GROUPS - 1)) -> RestoredState:
-        """What the newest checkpoint gives back."""
+        """The state of ``groups`` in the newest checkpoint."""
         newest = self._links[0]
         handle = StateHandle(
             vertex_id="v", subtask_index=0, checkpoint_id=newest.checkpoint_id, inline=newest.inline,
@@ -317,7 +319,7 @@ class _Driven:
 
 
 def _counted(rows: Iterable[StateRows]) -> Counter[Any]:
-    """(state, values of the row …): key first."""
+    """Counts rows as (state, values of the row …), the key first."""
     out: Counter[Any] = Counter()
     for part in rows:
         columns = [c.to_pylist() for c in part.batch.columns]
@@ -327,7 +329,7 @@ def _counted(rows: Iterable[StateRows]) -> Counter[Any]:
 
 
 def _of(groups: KeyGroups, keys: Iterable[int]) -> list[int]:
-    """Those keys that are of these groups."""
+    """The keys that belong to these key groups."""
     found = np.array(list(keys), np.int64)
     held: list[int] = found[groups.holds([Column(_LONG, found)], len(found))].tolist()
     return held

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-#: Keys of one question: more than a statement of most databases takes.
+#: Keys of one call of ``lookup``: more than one statement of most databases accepts.
 _MANY = 20_000
 
 
 class LookupConformance(ConnectorConformance):
     """Checks a connector's lookups: keys with one row, several and none, NULL, many keys at once, types,
-    projections, questions side by side, failures, what is left behind, and whole joins with each cache.
+    projections, concurrent lookups, failures, resources left open, and whole joins with each cache.
 
     The author gives ``connector``, ``schema``, ``keys``, ``options`` (a table that holds ``rows``), ``rows``
     (some keys twice; where a key column may be NULL, a row with NULL in it) and ``absent`` (keys that the table lacks). Optional:
@@ -43,11 +43,11 @@ class LookupConformance(ConnectorConformance):
 
     #: The table's columns.
     schema: t.Schema
-    #: The columns by which it is looked up, as indices into ``schema``.
+    #: The key columns of the lookup, as indices into ``schema``.
     keys: Sequence[int] = (0,)
 
     def connector(self) -> Connector:
-        """The connector, new."""
+        """A new object of the connector."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:
@@ -76,7 +76,8 @@ class LookupConformance(ConnectorConformance):
         return [tuple(value(i) for value in made) for i in range(_MANY)]
 
     def outage(self, options: Mapping[str, str]) -> AbstractAsyncContextManager[Any] | None:
-        """Within it, the table of these options cannot be reached; None where this cannot be arranged."""
+        """A context manager: in its block the table of these options cannot be reached. None if the author
+        cannot arrange this."""
         return None
 
     # -- answers ------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class LookupConformance(ConnectorConformance):
         assert lookup_settings(connector, {}, where="the kit").cache == caches[0]
 
     def test_all_keys_at_once_give_their_rows(self) -> None:
-        """Of a key with several rows all of them; a row with NULL in its key never."""
+        """A key with several rows gives all of them; a row with NULL in its key is never given."""
 
         async def check(source: LookupSource, _: Any) -> None:
             same_rows(await self._asked(source, self._present()), self._known(), "all keys at once")
@@ -135,7 +136,7 @@ class LookupConformance(ConnectorConformance):
         self._asking(check)
 
     def test_the_answer_has_the_columns_and_types_that_were_asked_for(self) -> None:
-        """The key columns are always among them, in any place."""
+        """The requested columns always include the key columns, at any position."""
         width = len(self.schema)
         others = [i for i in range(width) if i not in self.keys]
         for projection in ([*self.keys], [*others, *self.keys], list(reversed(range(width)))):
@@ -150,7 +151,7 @@ class LookupConformance(ConnectorConformance):
             self._asking(check, projection=projection)
 
     def test_the_whole_table_is_loaded(self) -> None:
-        """For ``lookup.cache`` = FULL; again, too, as a reload does."""
+        """``lookup.cache`` = FULL loads the table, and loads it again at each reload."""
         if "FULL" not in self.connector().lookup_caches:
             return
 
@@ -165,7 +166,8 @@ class LookupConformance(ConnectorConformance):
     # -- failures ------------------------------------------------------------------------------
 
     def test_a_failure_that_passes_may_be_asked_again(self) -> None:
-        """It is an ``ExternalError``, which the join asks again after; and the same source answers then."""
+        """The failure is an ``ExternalError``, after which the join retries; the same source object must then
+        answer."""
 
         async def check(source: LookupSource, options: Mapping[str, str]) -> None:
             outage = self.outage(options)
@@ -212,12 +214,12 @@ class LookupConformance(ConnectorConformance):
     # -- joins ----------------------------------------------------------------------------------
 
     def test_a_join_with_each_cache(self) -> None:
-        """A LEFT join of rows with present, missing and NULL keys, each twice."""
+        """Runs a LEFT join of rows with present, missing and NULL keys, each twice."""
         for cache in self.connector().lookup_caches:
             self._joined(cache, failures=0)
 
     def test_a_join_whose_first_questions_fail(self) -> None:
-        """The join asks again, up to ``lookup.max-retries`` times, and gives the same rows."""
+        """The join retries up to ``lookup.max-retries`` times and gives the same rows."""
         self._joined(self.connector().lookup_caches[0], failures=1)
 
     def _joined(self, cache: str, *, failures: int) -> None:
@@ -262,7 +264,7 @@ class LookupConformance(ConnectorConformance):
         return tuple(row[k] for k in self.keys)
 
     def _known(self) -> list[Row]:
-        """The rows that a key can find."""
+        """The rows that a lookup can find: those without NULL in the key."""
         return [row for row in self.rows() if None not in self._key(row)]
 
     def _present(self) -> list[Row]:
@@ -272,7 +274,7 @@ class LookupConformance(ConnectorConformance):
         return keys
 
     def _asks(self) -> bool:
-        """Whether it is asked by key at all, or only ever loaded as a whole."""
+        """Whether the connector looks rows up by key; otherwise it only loads the whole table."""
         return bool({"NONE", "PARTIAL"} & set(self.connector().lookup_caches))
 
     async def _any(self, source: LookupSource) -> None:
@@ -315,7 +317,7 @@ class LookupConformance(ConnectorConformance):
 
 
 class _Failing(Connector):
-    """The connector's lookups, of which the first ones fail as a table that cannot be reached."""
+    """Wraps a connector so that its first lookups fail as if the table could not be reached."""
 
     def __init__(self, name: str, inner: Connector, failures: int) -> None:
         self.name = name

@@ -16,22 +16,24 @@ _PAUSE_S = 0.01
 
 
 class ProviderConformance(Conformance):
-    """Checks a resource provider: level-triggered, idempotent, one worker an id for ever, and workers that
-    outlive the provider.
+    """Checks a resource provider: it is level-triggered and idempotent, starts at most one worker for each id
+    ever, and its workers outlive it.
 
-    The author gives ``open`` (a new client; all of them see one world), ``instances`` (how many workers
-    really run under an id, asked without the provider), ``end_worker`` (a worker dies by itself) and
-    ``clean``.
+    The author gives ``open`` (a new client; all clients see the same workers), ``instances`` (the number of
+    workers that really run under an id, found without the provider), ``end_worker`` (a worker dies by itself)
+    and ``clean``.
     """
 
     profile = WorkerProfile(slots=1)
 
     async def open(self, cluster_id: str = "kit") -> ResourceProvider:
-        """The provider of the cluster ``cluster_id``. Called again, it is another process's view of the same workers."""
+        """The provider of the cluster ``cluster_id``. A second call gives the provider as another process has
+        it, with the same workers."""
         raise NotImplementedError
 
     async def instances(self, worker_id: str, cluster_id: str = "kit") -> int:
-        """How many workers really run under ``worker_id`` in the cluster ``cluster_id``, asked without the provider."""
+        """How many workers really run under ``worker_id`` in the cluster ``cluster_id``, found without the
+        provider."""
         raise NotImplementedError
 
     async def end_worker(self, worker_id: str) -> None:
@@ -39,7 +41,7 @@ class ProviderConformance(Conformance):
         raise NotImplementedError
 
     async def clean(self) -> None:
-        """End whatever the check has left."""
+        """End all workers that the check has left running."""
 
     # -- checks -----------------------------------------------------------------------------
 
@@ -71,7 +73,7 @@ class ProviderConformance(Conformance):
         self._check(check)
 
     def test_workers_outlive_the_provider(self) -> None:
-        """A leader is gone; the next one knows the ids from its log, and sees what runs."""
+        """After a leader has gone, the next one knows the ids from its log and sees which workers run."""
 
         async def check() -> None:
             first = await self.open()
@@ -87,7 +89,8 @@ class ProviderConformance(Conformance):
         self._check(check)
 
     def test_two_leaders_at_once_start_one_worker_an_id(self) -> None:
-        """An old leader that does not know yet may ask for the same as the new one."""
+        """A former leader that does not know yet that it was replaced may ask for the same workers as the new
+        one."""
 
         async def check() -> None:
             providers = [await self.open() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""How a source uses the data thread while all of its rows are read."""
+"""Measures how a source uses the data thread while all of its rows are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def reading_faults(driver: Driver) -> dict[str, str]:
-    """What goes wrong when all rows of a source are read once, by kind."""
+    """The faults found while all rows of a source are read once: kind → description."""
     wrong: dict[str, str] = {}
     runs = driver.connector.runs
     splits = await driver.splits()

@@ -1,4 +1,4 @@
-"""The conformance kit of sinks: each guarantee, with a crash at each step."""
+"""The conformance kit of sinks: checks each guarantee with a crash at each step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 Rows = Sequence[tuple[Any, ...]]
 
-#: What happens to an epoch, in order. ``complete``: the checkpoint counts, and the engine says so next.
+#: The steps of an epoch, in order. ``complete``: the checkpoint is complete, but the engine has not told the
+#: writer yet.
 STEPS = ("write", "cut", "durable", "complete", "commit")
 
 
 @dataclass
 class _Model:
-    """What the engine knows: the last completed checkpoint, its committables, and the epochs before it."""
+    """The engine's knowledge: the last completed checkpoint, its committables, and the number of epochs
+    before it."""
 
     epochs: int = 0
     committables: list[bytes] = field(default_factory=list)
@@ -35,11 +37,12 @@ class _Model:
 
 
 class SinkConformance(ConnectorConformance):
-    """Checks a sink: a crash behind each step of each epoch, commits that are repeated, checkpoints that
-    never complete, rescaling, and what is left behind.
+    """Checks a sink: a crash after each step of each epoch, repeated commits, checkpoints that never
+    complete, rescaling, and resources left open.
 
     The author gives ``connector``, ``schema``, ``options`` (an empty table, another one each time),
-    ``visible`` (what a reader of the table sees now) and, if needed, ``epochs`` (rows of different epochs
+    ``visible`` (the rows that a reader of the table sees
+    now) and, if needed, ``epochs`` (rows of different epochs
     must differ). A sink that takes upserts gives ``key`` too: the columns of its primary key.
     """
 
@@ -47,11 +50,11 @@ class SinkConformance(ConnectorConformance):
     role = "sink"
     #: Indices of the primary key's columns; None: rows are appended.
     key: Sequence[int] | None = None
-    #: False where several writers cannot share one table.
+    #: False if several writers cannot share one table.
     several_writers = True
 
     def connector(self) -> Connector:
-        """The connector, new."""
+        """A new object of the connector."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:
@@ -67,7 +70,7 @@ class SinkConformance(ConnectorConformance):
         raise NotImplementedError
 
     def changes(self) -> Sequence[Sequence[tuple[RowKind, tuple[Any, ...]]]]:
-        """For a table with a key: the changes of the epochs. By default the rows are inserted."""
+        """The changes of each epoch, for a table with a key. By default each row is an insert."""
         return [[(RowKind.INSERT, row) for row in rows] for rows in self.epochs()]
 
     # -- checks -----------------------------------------------------------------------------
@@ -88,7 +91,7 @@ class SinkConformance(ConnectorConformance):
                 self._run(crashes=((epoch, step),))
 
     def test_two_crashes_keep_the_guarantee(self) -> None:
-        """The second one where recovery from the first has just committed again."""
+        """The second crash comes after the recovery from the first has committed again."""
         for step in STEPS:
             self._run(crashes=((1, "complete"), (1, step)))
             if not self._in_helpers():
@@ -144,7 +147,8 @@ class SinkConformance(ConnectorConformance):
         self._on_a_new_table(check)
 
     def test_committables_move_to_other_writers(self) -> None:
-        """Rescaling: two writers stop behind a completed checkpoint, one restores both; and back."""
+        """Two writers stop after a completed checkpoint, and one writer restores the committables of both;
+        then the reverse."""
         if not self.several_writers:
             return
 
@@ -200,7 +204,7 @@ class SinkConformance(ConnectorConformance):
     # -- the model --------------------------------------------------------------------------
 
     def _run(self, crashes: Sequence[tuple[int, str]]) -> None:
-        """All epochs, with a crash behind each of the (epoch, step) of ``crashes``, one after another."""
+        """Run all epochs, with a crash after each (epoch, step) of ``crashes`` in turn."""
 
         async def check(driver: Driver, options: Mapping[str, str]) -> None:
             model, waiting = _Model(), list(crashes)
@@ -230,7 +234,7 @@ class SinkConformance(ConnectorConformance):
         waiting: list[tuple[int, str]],
         crashes: Sequence[tuple[int, str]],
     ) -> bool:
-        """One attempt from the last completed checkpoint on; False when it ends in a crash."""
+        """Run one attempt from the last completed checkpoint; returns False when it ends in a crash."""
         for epoch in range(model.epochs, len(self.changes())):
             checkpoint_id, model.next_id = model.next_id, model.next_id + 1
             cut: Any = None
@@ -285,7 +289,7 @@ class SinkConformance(ConnectorConformance):
         assert not foreign, f"{what}: {len(foreign)} rows were never written, e.g. {foreign[0]}"
 
     def _final(self, epochs: int) -> list[tuple[Any, ...]]:
-        """The rows of the table behind so many epochs."""
+        """The rows of the table after ``epochs`` epochs."""
         if self.key is None:
             return [row for changes in self.changes()[:epochs] for _, row in changes]
         table: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -322,7 +326,8 @@ class SinkConformance(ConnectorConformance):
         return writer
 
     def _in_helpers(self) -> bool:
-        """Each writer is a process, which takes a while to start: fewer crashes are tried then."""
+        """Whether each writer runs in a helper process. Starting one takes time, so fewer crashes are tried
+        then."""
         return self.connector().runs == "helper"
 
     async def _crash(self, writer: SinkWriter) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
 
-#: Positions at which a restore is tried, spread over the rows when there are more.
+#: The greatest number of positions at which a restore is tried; they are spread over the rows.
 _MOST_POSITIONS = 64
 _MOST_POSITIONS_IN_HELPERS = 5
 
@@ -48,24 +48,25 @@ class BadTable:
 
 class SourceConformance(ConnectorConformance):
     """Checks a source: splits, restore at every row, rescaling, projection, end, idleness, bad records,
-    what is left behind, and how it uses the data thread. Of a source that is at most once no restore is checked.
+    resources left open, and the use of the data thread. Restores are not checked for an at-most-once source.
 
     The author gives ``connector``, ``schema``, ``options`` (a bounded table of two splits or more, with
     some tens of rows or more; the same rows whenever it is read) and ``expected`` (its rows, in any order).
-    Optional: ``bad`` and, for sources that can go on, ``live_options`` with ``publish``.
+    Optional: ``bad`` and, for unbounded sources, ``live_options`` with ``publish``.
     """
 
     #: The table's columns.
     schema: Schema
-    #: What a check measured of the helper process; None before it, and for other ways to run.
+    #: The cost of reading through the helper process, as measured by a check; None before that check, and for
+    #: connectors without helper processes.
     figures: Figures | None = None
     #: False for a source that has only one split.
     many_splits = True
-    #: The subtasks that the table is split for.
+    #: The number of subtasks among which the table is split.
     parallelism = 2
 
     def connector(self) -> Connector:
-        """The connector, new."""
+        """A new object of the connector."""
         raise NotImplementedError
 
     def options(self) -> Mapping[str, str]:
@@ -73,19 +74,19 @@ class SourceConformance(ConnectorConformance):
         raise NotImplementedError
 
     def expected(self) -> Rows:
-        """The rows of that table."""
+        """The rows of the table that ``options`` describes."""
         raise NotImplementedError
 
     def bad(self) -> BadTable | None:
-        """A table with bad records; None where the source has none."""
+        """A table with bad records; None if the source cannot have any."""
         return None
 
     def live_options(self) -> Mapping[str, str] | None:
-        """The options of an unbounded table without rows; None where all tables are bounded."""
+        """The options of an unbounded table without rows; None if all tables are bounded."""
         return None
 
     async def publish(self, options: Mapping[str, str], rows: Rows) -> None:
-        """Put ``rows`` where the table of ``live_options``, given as ``options``, finds them."""
+        """Publish ``rows`` to the table of ``live_options``, which is given as ``options``."""
         raise NotImplementedError
 
     # -- splits -----------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class SourceConformance(ConnectorConformance):
         self._drive(check)
 
     def test_splits_move_to_other_readers(self) -> None:
-        """Rescaling: from one reader to three and back to one."""
+        """The splits are rescaled from one reader to three and back to one."""
 
         async def check(driver: Driver) -> None:
             if not _goes_back(driver):
@@ -220,7 +221,7 @@ class SourceConformance(ConnectorConformance):
         self._drive(check)
 
     def test_no_split_is_caught_up_before_its_last_row(self) -> None:
-        """Event time would run past the rows that are left."""
+        """Otherwise event time would overtake the remaining rows."""
 
         async def check(driver: Driver) -> None:
             splits = await driver.splits()
@@ -339,9 +340,10 @@ class SourceConformance(ConnectorConformance):
         self._drive(check)
 
     def test_it_runs_as_it_declares(self) -> None:
-        """``loop``: no call to the helper thread, no wait, no long stretch on the data thread. ``native``:
-        besides, calls to the helper thread, which neither hold the interpreter's lock nor run Python for
-        long. Measured in CPU time and lines, so that a busy machine changes nothing."""
+        """``loop``: the source does not call the helper thread, does not wait, and never uses the data thread
+        for long. ``native``: the source may also call the helper thread, but such a call neither holds the
+        interpreter's lock nor runs Python for long. CPU time and lines are measured, so a busy machine does
+        not change the result."""
 
         def one_pass() -> dict[str, str]:
             wrong: dict[str, str] = {}
@@ -355,7 +357,8 @@ class SourceConformance(ConnectorConformance):
         measured_in_passes(one_pass)
 
     def test_the_helper_process_is_measured(self) -> None:
-        """Of a connector that runs in helper processes: what the way through one costs (``figures``)."""
+        """For a connector that runs in helper processes: measures the cost of reading through one
+        (``figures``)."""
         if self.connector().runs != "helper":
             return
 
@@ -367,7 +370,7 @@ class SourceConformance(ConnectorConformance):
 
 
 def _goes_back(driver: Driver) -> bool:
-    """Whether the source reads again what was read before a failure."""
+    """Whether the source reads rows again after a failure."""
     return not driver.connector.source_guarantee(driver.table).startswith("at-most-once")
 
 
@@ -383,7 +386,7 @@ def _position(splits: Sequence[Split], split_id: str) -> Any:
 
 
 async def _briefly(waiting: Awaitable[None]) -> None:
-    """Wait, but not so long that nobody looks for new splits."""
+    """Wait only briefly, so that new splits are still discovered."""
     try:
         await asyncio.wait_for(waiting, 0.05)
     except TimeoutError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.state.backend import KeyedStateBackend
 
 _BIGINT, _TEXT, _INT = t.BigIntType(), t.VarCharType(), t.IntType()
-#: One value a type, told apart from every other after a snapshot.
+#: One value of each type, for the round trip through a snapshot.
 _VALUES: tuple[tuple[t.LogicalType, Any], ...] = (
     (t.BooleanType(), True),
     (t.TinyIntType(), -3),
@@ -64,12 +64,12 @@ class ManualMs:
 
 
 class StateBackendConformance(Conformance):
-    """Checks a keyed state backend: each kind of state, each type there and back through a snapshot,
-    ranges of key groups, namespaces, time to live, undoing a record, timers, and random work against a
+    """Checks a keyed state backend: each kind of state, each type written to a snapshot and restored, ranges
+    of key groups, namespaces, time to live, undoing a record, timers, and random operations compared with a
     dictionary.
 
-    The author gives ``make``. A backend that keeps little in memory is made so that it evicts within a few
-    keys, since every check begins and ends batches as an operator does.
+    The author gives ``make``. A backend that evicts state should be made so that it evicts after a few keys:
+    every check begins and ends batches as an operator does, so evictions then happen.
     """
 
     def setup_method(self) -> None:
@@ -85,7 +85,7 @@ class StateBackendConformance(Conformance):
     def make(self, space: KeyLayout, *, now_ms: Callable[[], int], undo: bool) -> KeyedStateBackend:
         """A new, empty backend for keys of ``space``. Files go below ``self.folder``.
 
-        ``now_ms``: the clock of times to live; ``undo``: whether the changes of one record can be undone.
+        ``now_ms``: the clock for the time to live; ``undo``: whether the changes of one record can be undone.
         """
         raise NotImplementedError
 
@@ -173,7 +173,7 @@ class StateBackendConformance(Conformance):
                 assert state.value() == i, f"key {key!r} has {state.value()!r} after a snapshot, not {i}"
 
     def test_a_snapshot_is_of_one_moment(self) -> None:
-        """What is written behind the cut is not in it."""
+        """The snapshot does not contain what was written after the cut."""
         backend = self._backend()
         state = backend.state(ValueStateDescriptor("v", _INT))
         for key in range(40):
@@ -266,7 +266,7 @@ class StateBackendConformance(Conformance):
         assert due == [(0, 0), (10, 1), (20, 2)], f"due at 25 are {due}"
 
     def test_random_work_agrees_with_a_dictionary(self) -> None:
-        """Many more keys than a small cache holds, with restores in the middle."""
+        """There are many more keys than a small cache holds, and restores in between."""
         rng = random.Random(7)
         model: dict[int, int] = {}
         backend = self._backend()
@@ -315,13 +315,14 @@ class StateBackendConformance(Conformance):
 
 
 def _snapshot(backend: KeyedStateBackend) -> bytes:
-    """A snapshot object, as it would lie in the object store."""
+    """A snapshot object, as the object store would hold it."""
     cut = OperatorSnapshot(keyed=backend.cut()).copied()
     return snap.write_snapshot({"op": cut}, checkpoint_id=1, key_groups=(0, 127))
 
 
 def _at(backend: KeyedStateBackend, key: Any) -> None:
-    """Make ``key`` the current one, as an operator does, with room for eviction before it."""
+    """Make ``key`` the current key, as an operator does. The batch ends first, so that the backend may
+    evict."""
     backend.end_batch()
     backend.begin_batch([key])
     backend.scope.key = key

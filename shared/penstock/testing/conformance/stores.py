@@ -11,19 +11,18 @@ from penstock.testing.conformance.base import Conformance, leaves_nothing
 if TYPE_CHECKING:
     from penstock.ports import LeaseStore, Store
 
-#: Writers and readers at once.
+#: The number of concurrent writers and readers.
 _MANY = 20
-#: Expiry in ms: of a lease that outlives every check, and of one that ends within it.
+#: Expiry in ms: of a lease that outlives every check, and of a lease that expires during a check.
 _LONG, _SHORT = 3_600_000, 40
-#: How often an expired lease is asked for: against hanging only.
+#: How often a check polls for the expiry of a lease. Only ends a check that hangs.
 _ROUNDS = 1_000
 
 
 class ObjectStoreConformance(Conformance):
-    """Checks an object store (``penstock.ports.Store``). The author gives ``open``: an empty store.
-
-    ``reopen``: the same store by another client, as a process that starts anew sees it; None where a
-    store lives in one process. ``close``: what ends a client, if anything does.
+    """Checks an object store (``penstock.ports.Store``). The author gives ``open``, which opens an empty
+    store. ``reopen`` opens the same store with another client, as a new process would; None if a store exists
+    in one process only. ``close`` closes a client, if that is needed.
     """
 
     async def open(self) -> Store:
@@ -31,11 +30,12 @@ class ObjectStoreConformance(Conformance):
         raise NotImplementedError
 
     async def reopen(self) -> Store | None:
-        """The store that ``open`` gave, by another client; None where a store lives in one process."""
+        """The store that ``open`` gave, opened by another client; None if a store exists in one process
+        only."""
         return None
 
     async def close(self, store: Store) -> None:
-        """End the client ``store``, if there is anything to end."""
+        """Close the client ``store``, if that is needed."""
         return None
 
     def test_what_was_written_is_read(self) -> None:
@@ -85,7 +85,7 @@ class ObjectStoreConformance(Conformance):
         self._check(check)
 
     def test_a_second_create_fails_and_changes_nothing(self) -> None:
-        """The decision log stands or falls with it."""
+        """The decision log relies on this."""
 
         async def check(store: Store) -> None:
             assert await store.create("log/1", b"first") is True, "create of a free key is not True"
@@ -126,7 +126,7 @@ class ObjectStoreConformance(Conformance):
     def test_list_gives_keys_and_sizes_in_order(self) -> None:
         async def check(store: Store) -> None:
             keys = ["jobs/b/2", "jobs/b/1", "jobs/a", "jobs/bc/1", "jobs/b/1/x y", "other"]
-            keys.remove("jobs/b/1")  # an object and a folder of one name need not go together
+            keys.remove("jobs/b/1")  # a store need not allow an object and a folder of the same name
             for key in keys:
                 await store.put(key, key.encode())
             for prefix in ("", "jobs/", "jobs/b", "jobs/b/", "jobs/b/2", "no/such"):
@@ -137,7 +137,7 @@ class ObjectStoreConformance(Conformance):
         self._check(check)
 
     def test_many_objects_are_listed_whole(self) -> None:
-        """Remote stores give pages of a thousand."""
+        """Remote stores list a thousand objects in each response."""
 
         async def check(store: Store) -> None:
             keys = [f"many/{i:05d}" for i in range(1100)]
@@ -152,7 +152,7 @@ class ObjectStoreConformance(Conformance):
             for key in ("", "/a", "a//b", "../a", "a/../b", "a/"):
                 try:
                     await store.put(key, b"x")
-                except Exception:  # any error refuses it
+                except Exception:  # any error counts as a refusal
                     continue
                 raise AssertionError(f"put takes the key {key!r}")
 
@@ -185,7 +185,7 @@ class ObjectStoreConformance(Conformance):
 
 class LeaseStoreConformance(Conformance):
     """Checks a lease store (``penstock.ports.LeaseStore``). The author gives ``open``, a store without
-    leases. ``pass_ms``: lets so much of the store's own time pass; by default it sleeps."""
+    leases. ``pass_ms``: lets that much of the store's own time pass; by default it sleeps."""
 
     async def open(self) -> LeaseStore:
         """A new store without leases."""

@@ -1,7 +1,6 @@
-"""The bus between simulated processes: a broker in the middle, as NATS is.
+"""The bus between simulated processes, with a broker in the middle, as NATS has.
 
-From one publisher to one subscription order holds, as the port says; between others it
-does not. A message or an answer may be late, lost, or come twice; a process may be cut off
+Messages from one publisher to one subscription keep their order, as the port says; others do not. A message or an answer may be late, lost, or come twice; a process may be cut off
 from the broker, with or without being told; the broker may be down. A process that dies
 is unsubscribed at once, one that hangs is not.
 """
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class BusFaults:
-    """Probabilities for each hop; ``delay_s``: one way, and now and then ``late_s``."""
+    """Probabilities of faults for each hop. ``delay_s``: the delay of one way; a late message is delayed by
+    ``late_s``."""
 
     loss: float = 0.0
     repeat: float = 0.0
@@ -43,7 +43,7 @@ class Subscription:
     pattern: str
     handler: Handler
     queue: str | None
-    #: publisher → when its last message arrives here at the earliest
+    #: publisher → the earliest time at which its last message arrives here
     arrives_s: dict[str, float] = field(default_factory=dict)
     active: bool = True
 
@@ -55,7 +55,7 @@ class Subscription:
 
 class SimBus:
     """``cut``: names of processes that do not reach the broker. ``on_exchange(process,
-    subject, request, reply)`` is told every request that a process answered."""
+    subject, request, reply)`` is called with every request that a process answered."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -73,7 +73,7 @@ class SimBus:
     # -- faults ---------------------------------------------------------------------------
 
     def set_down(self, down: bool) -> None:
-        """The broker goes or comes back; connected processes are told, after a while."""
+        """Stop or restart the broker; connected processes notice after a while."""
         self.world.trace("bus", "down" if down else "up")
         self.down = down
         for transport in self.transports:
@@ -119,7 +119,7 @@ class SimBus:
         return taken + [members[turn % len(members)] for members in groups.values()]
 
     def deliver(self, sub: Subscription, sender: Process, subject: str, data: bytes, reply: Any) -> None:
-        """At the broker: one copy (sometimes two, or none) to one subscription."""
+        """Runs at the broker: delivers one copy (sometimes two, or none) to one subscription."""
         world = self.world
         if self.lost():
             world.trace(sub.transport.process.name, "lost", subject)
@@ -138,7 +138,7 @@ class SimBus:
 
 
 class SimTransport:
-    """The port of one process."""
+    """The bus as one process uses it."""
 
     def __init__(self, bus: SimBus, process: Process) -> None:
         self.bus = bus
@@ -167,7 +167,7 @@ class SimTransport:
         loop = self.process.loop
 
         def reply(result: bytes | BaseException) -> None:
-            """At this process: the first answer counts."""
+            """Runs at the requesting process: only the first answer counts."""
             if not answer.done():
                 if isinstance(result, bytes):
                     answer.set_result(result)
@@ -175,7 +175,7 @@ class SimTransport:
                     answer.set_exception(result)
 
         def replied(result: bytes | BaseException) -> None:
-            """At the broker: on its way back."""
+            """Runs at the broker: passes the answer on to the requesting process."""
             if not self.bus.lost():
                 self.bus.world.after(
                     self.bus.hop_s(),
@@ -208,7 +208,7 @@ class SimTransport:
             bus.world.after(bus.hop_s(), at_broker)
 
     def take(self, sub: Subscription, subject: str, data: bytes, reply: Any) -> None:
-        """In this process: run the handler, send its answer."""
+        """Runs in the subscribing process: calls the handler and sends its answer."""
         task = asyncio.get_running_loop().create_task(self._handle(sub, subject, data, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,7 +1,7 @@
-"""A disk that many hosts share, behind the port of the file connector.
+"""A disk that many hosts share; implements the ``Files`` port of the filesystem connector.
 
-What a process wrote and did not flush dies with it. What was flushed, renamed or deleted
-and not synced is as it was before when the power fails.
+Bytes that a process wrote and did not flush are lost when the process dies. Changes (flushed bytes, renames,
+deletions) that were not synced are undone when the power fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Content:
-    """``durable``: as the disk holds it; None when it holds nothing of it yet."""
+    """The content of a file. ``durable``: the bytes that survive a power failure; None if there are none
+    yet."""
 
     data: bytes = b""
     durable: bytes | None = None
@@ -48,7 +49,7 @@ class _Handle:
 
 
 class SimDisk(Files):
-    """``on_rename(target)`` is told before a file appears under its last name."""
+    """The shared disk. ``on_rename(target)`` is called before a file is renamed to ``target``."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -83,7 +84,7 @@ class SimDisk(Files):
         return _Handle(self, content)
 
     def sync(self, path: str) -> None:
-        """The file's bytes, and the names in its folder."""
+        """Make the file's bytes and the names in its folder durable."""
         content = self._live[path]
         content.durable = content.data
         folder = path.rsplit("/", 1)[0]

@@ -1,8 +1,8 @@
 """Object storage in a folder whose machine may lose its power.
 
-``FolderServer`` writes objects with the code of the real ``LocalStore``. ``LossyFolder`` knows
-which bytes and which names were synced; when the power fails, of the rest the seed decides
-what the disk happens to hold: all, half, nothing.
+``FolderServer`` writes objects with the code of the real ``LocalStore``. ``LossyFolder`` knows which bytes
+and which names were synced. When the power fails, the seed decides how much of the rest the disk holds: all,
+half or nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Syncs:
-    """The module ``os``, with ``fsync`` told to the folder."""
+    """Takes the place of the module ``os``; its ``fsync`` also notifies the folder."""
 
     def __init__(self, folder: LossyFolder) -> None:
         self._folder = folder
@@ -36,8 +36,8 @@ class _Syncs:
 
 
 class LossyFolder:
-    """``root``: a real folder. A file is durable as it was at its last sync, under the names
-    that its folder had at that one's."""
+    """A folder that tracks what is durable. ``root``: a real folder. A file's durable content is that of its
+    last sync, and its durable names are those of its folder's last sync."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -53,7 +53,7 @@ class LossyFolder:
             self._content[path.stat().st_ino] = path.read_bytes()
 
     def power_fails(self, chance: random.Random) -> None:
-        """What was not synced is there or not, whole or in part."""
+        """Fail the power: changes that were not synced survive entirely, partly or not at all."""
         after: dict[Path, bytes] = {}
         self._survivors(self.root, chance, after)
         for path in sorted(self.root.rglob("*"), reverse=True):
@@ -73,10 +73,10 @@ class LossyFolder:
         for name in sorted({*live, *durable}):
             path, inode = folder / name, durable.get(name)
             if inode != live.get(name) and chance.random() < 0.5:
-                inode = live.get(name)  # it was written out by itself
+                inode = live.get(name)  # the disk happened to write it
             if inode is None:
                 continue
-            if path.is_dir() or path in self._names:  # also one that was removed, which may not be durable
+            if path.is_dir() or path in self._names:  # a removal may not be durable
                 self._survivors(path, chance, after)
             elif inode in self._content:
                 after[path] = self._content[inode]
@@ -86,7 +86,8 @@ class LossyFolder:
 
 
 class FolderServer(ObjectServer):
-    """As ``ObjectServer``; what it holds after ``power_fails`` is what the folder holds."""
+    """As ``ObjectServer``, with objects in a folder. After ``power_fails`` it has the objects that the folder
+    still holds."""
 
     def __init__(self, world: World, root: Path) -> None:
         super().__init__(world)

@@ -1,8 +1,8 @@
-"""What reaches past its ports for a clock, for entropy or for its process id gets the
-world's: a whole run depends on nothing but its seed.
+"""Replaces the operating system's clock, entropy and process id by the world's, for code that asks the system
+directly. A whole run therefore depends only on its seed.
 
-Services and slots are given their clocks; libraries, and measurements of how long a step
-takes, ask the operating system. While ``virtual_time`` is entered, they ask the world.
+Services and slots get a clock as a port; libraries and measurements of durations ask the operating system.
+Inside ``virtual_time`` they get the world's answers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from penstock.testing.simulation.world import World
 
 
-#: A name that hides a builtin is taken away again.
+#: Marks a name that was not there before: it only hid a builtin and is removed afterwards.
 _ABSENT = object()
 
 
 @contextlib.contextmanager
 def replaced(*wanted: tuple[Any, str, Any]) -> Iterator[None]:
-    """(object, attribute, value) for the time of the block. AttributeError for a name that
-    is neither there nor a builtin."""
+    """Set each (object, attribute, value) for the time of the block. Raises AttributeError for a name that is
+    neither an attribute nor a builtin."""
     for target, name, _ in wanted:
         if not hasattr(builtins, name):
             getattr(target, name)
@@ -56,7 +56,7 @@ def virtual_time(world: World) -> Iterator[None]:
 
     def sleep(seconds: float) -> None:
         if threading.get_ident() != world_thread:
-            real_sleep(seconds)  # a thread of a library that something else has loaded
+            real_sleep(seconds)  # the caller is a thread of a library, outside the simulation
             return
         raise InternalError("a simulated process blocks in time.sleep")
 

@@ -1,7 +1,7 @@
-"""JetStream as far as the connector uses it: streams, conditional and deduplicated publishing,
-atomic batches, consumers. A pure core; ``nats_server`` speaks for it.
+"""A model of the part of JetStream that the connector uses: streams, conditional and deduplicated publishing,
+atomic batches, consumers. The model is a pure core; ``nats_server`` speaks the protocol.
 
-``tests/connectors/nats/test_jetstream_model.py`` runs the same scripts here and on a real server.
+``tests/connectors/nats/test_jetstream_model.py`` runs the same scripts on this model and on a real server.
 Streams survive the server's end; batches that were not committed and consumers do not.
 """
 
@@ -15,18 +15,18 @@ from typing import Any
 
 from penstock.bus.subjects import matches
 
-#: Messages of an atomic batch, at most.
+#: The greatest number of messages in an atomic batch.
 MAX_BATCH = 1_000
-#: A batch of which nothing more came for so long is given up.
+#: A batch that gets no message for this long is discarded.
 BATCH_IDLE_NS = 10_000_000_000
-#: Message ids are known for so long, when the stream does not say otherwise.
+#: How long a stream remembers message ids, unless its configuration says otherwise.
 DUPLICATE_WINDOW_NS = 120_000_000_000
 
 Headers = Mapping[str, str]
 
 
 class Refused(Exception):
-    """An error that the API answers."""
+    """An error response of the API."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
@@ -67,11 +67,11 @@ class Stream:
         return self._last_of.get(subject, 0)
 
     def behind(self, sequence: int, subject: str) -> Sequence[Stored]:
-        """Messages behind ``sequence`` that the filter lets through."""
+        """The messages after ``sequence`` that match the filter ``subject``."""
         return [m for m in self.messages[sequence:] if matches(subject, m.subject)]
 
     def check(self, subject: str, headers: Headers) -> None:
-        """Its conditions hold, or ``Refused``."""
+        """Raises ``Refused`` unless the conditions in ``headers`` hold."""
         expected = headers.get("Nats-Expected-Last-Sequence")
         if expected is not None and int(expected) != self.last_sequence:
             raise Refused(400, 10071, f"wrong last sequence: {self.last_sequence}")
@@ -83,7 +83,7 @@ class Stream:
             raise Refused(400, 10070, f"wrong last msg ID: {self._last_id()}")
 
     def repeats(self, headers: Headers, now_ns: int) -> int | None:
-        """Sequence of the message that has this id already."""
+        """The sequence of an earlier message with the same id; None if there is none."""
         found = self._ids.get(headers.get("Nats-Msg-Id", ""))
         window = self.config.get("duplicate_window") or DUPLICATE_WINDOW_NS
         return found[0] if found is not None and now_ns - found[1] < window else None
@@ -106,8 +106,8 @@ class Stream:
 
 
 class JetStream:
-    """``publish`` and ``api`` give what the server would answer. ``on_store(stream, messages)``
-    is told what was stored together."""
+    """The model of a server's JetStream. ``publish`` and ``api`` return the server's responses.
+    ``on_store(stream, messages)`` is called with the messages that were stored together."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -116,7 +116,7 @@ class JetStream:
         self.on_store: list[Callable[[str, Sequence[Stored]], None]] = []
 
     def restarted(self) -> None:
-        """What was only in the server's memory is gone."""
+        """The server was restarted: everything that was only in its memory is lost."""
         self._batches.clear()
 
     def stream_of(self, subject: str) -> str | None:
@@ -125,8 +125,8 @@ class JetStream:
     # -- publishing ---------------------------------------------------------------------
 
     def publish(self, subject: str, headers: Headers, data: bytes) -> dict[str, Any] | None:
-        """The acknowledgement, or an error in its place; None for a message of a batch that is
-        not complete yet. KeyError when no stream takes the subject."""
+        """Publish a message; returns the acknowledgement or an error response, or None for a message of a
+        batch that is not complete yet. KeyError when no stream takes the subject."""
         name = self.stream_of(subject)
         if name is None:
             raise KeyError(subject)
@@ -188,7 +188,8 @@ class JetStream:
     # -- the API --------------------------------------------------------------------------
 
     def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """``verb``: the subject behind ``$JS.API.``; KeyError for what is not modelled."""
+        """Call the API. ``verb``: the subject after ``$JS.API.``; KeyError for a call that is not
+        modelled."""
         kind, _, name = verb.partition(".")
         action, _, name = name.partition(".")
         try:

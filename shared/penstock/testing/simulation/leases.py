@@ -1,4 +1,4 @@
-"""The lease store of a simulated cluster: one server, a client a process.
+"""The lease store of a simulated cluster: one server, and one client in each process.
 
 The server expires leases by its own clock, so a lease runs out while its owner hangs. A
 call may be applied and its answer lost; the server may be down, or forget everything.
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from penstock.ports import LeaseStore
     from penstock.testing.simulation.world import Process, World
 
-#: A client gives up after so long without an answer.
+#: A client gives up after this many seconds without an answer.
 TIMEOUT_S = 0.5
 
 
 class LeaseServer:
-    """``cut``: names of processes that do not reach it. ``error``: probability that an
-    answer is lost."""
+    """The server. ``cut``: names of processes that cannot reach it. ``error``: probability that an answer is
+    lost."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -49,7 +49,7 @@ class LeaseServer:
 
 
 class SimLeases:
-    """The port of one process."""
+    """The lease store as one process uses it."""
 
     def __init__(self, server: LeaseServer, process: Process) -> None:
         self._server = server

@@ -1,9 +1,8 @@
 """The event loop of one simulated process: asyncio's interface on the world's time.
 
-Ready callbacks run in asyncio's order, one round at a time; which process has its round
-next is the world's choice. Threads do not exist: a call for an executor runs at once,
-and its answer comes after a while. Tasks and futures have serial numbers for hashes, so
-that sets of them are walked in the same order in every run.
+Ready callbacks run in asyncio's order, one round at a time; the world chooses which process runs the next
+round. There are no threads: a call for an executor runs at once, and its result comes after a delay. The
+hashes of tasks and futures are serial numbers, so that sets of them iterate in the same order in every run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.testing.simulation.world import Process, World
 
-#: What a call in a helper thread takes, at least and at most (seconds).
+#: The shortest and the longest duration of a call in a helper thread (seconds).
 EXECUTOR_S = (0.0002, 0.004)
 
 
@@ -40,7 +39,7 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
 
 class SimTask(asyncio.Task):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Before the parent's constructor, which puts the task into a set.
+        # Needed before the parent's constructor, which puts the task into a set.
         self._serial = next(SimFuture._serials)
         super().__init__(*args, **kwargs)
 
@@ -53,7 +52,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.world = world
         self.process = process
         self.ready: deque[asyncio.Handle] = deque()
-        #: in the world's list of loops that have something to do
+        #: whether the loop is in the world's list of loops that have work
         self.queued = False
         self.dead = False
         self._on_error: Callable[[Any, dict[str, Any]], Any] | None = None
@@ -93,10 +92,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass  # skipped when its time has come
+        pass  # the timer is skipped when it is due
 
     def run_round(self) -> None:
-        """What is ready now; what that makes ready is for the next round."""
+        """Run the callbacks that are ready now. Callbacks that become ready meanwhile run in the next
+        round."""
         events._set_running_loop(self)
         try:
             for _ in range(len(self.ready)):
@@ -128,7 +128,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def look_for_unheard(self) -> None:
-        """A task that failed, and nobody has asked how it ended."""
+        """Report each task that failed and whose exception nobody has retrieved."""
         for task in self.tasks:
             if task.done() and task._log_traceback:
                 self.world.unhandled(self.process, {"message": str(task), "exception": task.exception()})
@@ -196,7 +196,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
-        """``fd``: something simulated with ``watch(notify)`` (a packet channel, a pidfd)."""
+        """Call ``callback`` when ``fd`` is readable. ``fd``: a simulated object with ``watch(notify)`` (a
+        packet channel, a pidfd)."""
         self._readers[fd] = callback
 
         def notify() -> None:
@@ -227,7 +228,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self.dead:
-            return  # what it left behind when it was killed
+            return  # the process was killed, so its unfinished tasks are no error
         if self._on_error is not None:
             self._on_error(self, context)
         else:

@@ -1,8 +1,8 @@
-"""A NATS server with JetStream as a simulated process, spoken to by the real client library.
+"""A NATS server with JetStream as a simulated process, for the real client library.
 
-The text protocol over simulated sockets: what a broken connection, a server that is killed
-between two messages of a batch, or an answer that never comes does to a client is what it
-does in the real world. No clusters, no accounts, no flow control.
+The server speaks the text protocol over simulated sockets. A broken connection, a server that is killed
+between two messages of a batch, or an answer that never comes therefore affects a client as in the real
+world. There are no clusters, no accounts and no flow control.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class _Pull:
 
 @dataclass
 class _Consumer:
-    """``position``: sequence of the last message considered; ``sent``: messages delivered."""
+    """A consumer of a stream. ``position``: sequence of the last message considered; ``sent``: number of
+    messages delivered."""
 
     name: str
     stream: str
@@ -50,13 +51,13 @@ class _Consumer:
 
 @dataclass
 class NatsFaults:
-    """``lose``: probability that an answer (of the API, of a publication) is never sent."""
+    """``lose``: probability that a response (of the API, to a publication) is never sent."""
 
     lose: float = 0.0
 
 
 class SimNats:
-    """The server, whatever process runs it. ``listen``: opens its port for a process.
+    """The server; one process after another may run it. ``listen``: opens its port for a process.
     ``jetstream``: its streams, which outlive the process."""
 
     def __init__(self, world: World, listen: Callable[[Process], Listener]) -> None:
@@ -70,7 +71,7 @@ class SimNats:
         self.jetstream.on_store.append(self._stored)
 
     async def main(self, process: Process) -> None:
-        """Until it is killed."""
+        """Serve until the process is killed."""
         self.connections.clear()
         self._consumers.clear()
         self.jetstream.restarted()
@@ -97,7 +98,7 @@ class SimNats:
             self._answer(reply, answer)
 
     def route(self, subject: str, reply: str, headers: Headers, data: bytes, status: str = "") -> bool:
-        """To everyone who listens; False when nobody does."""
+        """Deliver a message to every subscription of ``subject``; returns False when there is none."""
         heard = False
         for connection in list(self.connections):
             heard |= connection.deliver(subject, reply, headers, data, status)
@@ -197,7 +198,7 @@ class SimNats:
                 consumer.pulls.popleft()
 
     def route_to(self, inbox: str, subject: str, reply: str, message: Stored) -> None:
-        """A message of a stream, on the subscription of ``inbox`` but with its own subject."""
+        """Deliver a message of a stream to the subscription of ``inbox``, with the message's own subject."""
         for connection in list(self.connections):
             connection.deliver(inbox, reply, message.headers, message.data, shown=subject)
 
@@ -229,7 +230,7 @@ class _Connection(asyncio.Protocol):
             pass
 
     def _command(self) -> bool:
-        """Take one command off the buffer; False when none is whole."""
+        """Take one command from the buffer; returns False when the buffer has no complete command."""
         line, found, _ = self._buffer.partition(b"\r\n")
         if not found:
             return False

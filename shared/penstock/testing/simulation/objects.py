@@ -1,8 +1,8 @@
-"""Object storage of a simulated cluster: one server, a client a process.
+"""Object storage of a simulated cluster: one server, and one client in each process.
 
-A write is applied by the server whether or not the writer lives to hear of it. A call may
-fail before it is applied or after (then nobody knows), be slow, and a listing may show what
-was there a while ago. Reads see the last write; a create is atomic.
+The server applies a write even if the writer dies before the answer comes. A call may fail before or
+after it is applied (the caller cannot tell which), and it may be slow. A listing may show an earlier
+state. Reads see the last write; a create is atomic.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class StoreFaults:
-    """``before``, ``after``: probability that a call fails without, or after, being applied.
-    ``only``: what the faults apply to (a part of the key). ``lag_s``: how old a listing may be."""
+    """``before``, ``after``: probability that a call fails before, or after, it is applied. ``only``: the
+    faults apply to keys that contain this text. ``lag_s``: how old a listing may be."""
 
     before: float = 0.0
     after: float = 0.0
@@ -38,7 +38,7 @@ class StoreFaults:
 
 
 class ObjectServer:
-    """``on_write(who, key, data)`` and ``on_delete(who, key)`` are told before they happen."""
+    """The server. ``on_write(who, key, data)`` and ``on_delete(who, key)`` are called before the change."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class ObjectServer:
         self.objects: dict[str, bytes] = {}
         self.on_write: list[Callable[[Process, str, bytes], None]] = []
         self.on_delete: list[Callable[[Process, str], None]] = []
-        #: (when, key, size or None) of changes, for listings that lag
+        #: (time, key, size or None) of changes, for listings that lag
         self._changes: list[tuple[float, str, int | None]] = []
 
     def write(self, who: Process, key: str, data: bytes) -> None:
@@ -55,7 +55,7 @@ class ObjectServer:
         self._changed(check_key(key), data)
 
     def create(self, who: Process, key: str, data: bytes) -> bool:
-        """False when it is there."""
+        """Create an object; returns False when the key exists already."""
         if key in self.objects:
             return False
         self.write(who, key, data)
@@ -90,7 +90,7 @@ class ObjectServer:
 
 
 class SimStore:
-    """The port of one process."""
+    """The object store as one process uses it."""
 
     def __init__(self, server: ObjectServer, process: Process) -> None:
         self.server = server

@@ -1,7 +1,7 @@
-"""Byte streams between simulated processes: what a kernel does for them.
+"""Byte streams between simulated processes, as a kernel provides them.
 
-What was written before a crash still arrives; then the other side sees the end. A cut
-connection is reset on both sides. Bytes keep their order; their delay is the network's.
+Bytes that were written before a crash still arrive; then the other side sees the end. A cut
+connection is reset on both sides. Bytes keep their order, and each delivery is delayed as in a network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.testing.simulation.loop import SimLoop
     from penstock.testing.simulation.world import Process, World
 
-#: One way on one host, and between hosts (seconds).
+#: The delay of one way on one host, shortest and longest (seconds); the next constant is that between hosts.
 LOCAL_S = (0.00002, 0.0002)
 REMOTE_S = (0.0002, 0.002)
 
@@ -30,7 +30,7 @@ class SimSocket:
         self.family = family
         self.peer: SimSocket | None = None
         self.delay_s: tuple[float, float] = LOCAL_S
-        #: until then nothing arrives here (a network that is cut, and may heal)
+        #: nothing arrives here before this time (the network is cut, and may heal)
         self.stalled_until_s = 0.0
         self.buffer = bytearray()
         self.ended = False
@@ -50,7 +50,7 @@ class SimSocket:
             self.close()
 
     def passed_to(self, process: Process) -> SimSocket:
-        """The other process has it now; the sender's copy may be closed."""
+        """Hand the socket to another process; the sender's copy may then be closed."""
         copy = SimSocket(self.world, process, family=self.family)
         copy.peer, copy.delay_s, copy.buffer = self.peer, self.delay_s, self.buffer
         copy.ended, copy.error, copy.stalled_until_s = self.ended, self.error, self.stalled_until_s
@@ -69,7 +69,7 @@ class SimSocket:
         return len(data)
 
     def _deliver(self, effect: Callable[[SimSocket], Any]) -> None:
-        """At whoever is the other end when it arrives, in order."""
+        """Apply ``effect`` to the socket that is the other end at the time of arrival, in order."""
         world = self.world
         at = world.now_s + world.random.uniform(*self.delay_s)
         peer = self.peer
@@ -105,7 +105,7 @@ class SimSocket:
             self.closed = True
 
     def reset(self) -> None:
-        """The connection breaks: both sides hear of it."""
+        """Break the connection; both sides notice."""
         for end in (self, self.peer):
             if end is not None and not end.closed:
                 end.end(ConnectionResetError("the connection was reset"))
@@ -143,7 +143,8 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def socket_pair(world: World, one: Process, other: Process) -> tuple[SimSocket, SimSocket]:
-    """Connected; between hosts when the two processes are on different ones."""
+    """Two connected sockets, one for each process. Their delay is that between hosts if the processes are on
+    different hosts."""
     near = one.host == other.host
     family = socket.AF_UNIX if near else socket.AF_INET
     a, b = SimSocket(world, one, family=family), SimSocket(world, other, family=family)
@@ -153,7 +154,7 @@ def socket_pair(world: World, one: Process, other: Process) -> tuple[SimSocket, 
 
 
 class Listener:
-    """A listening socket of ``owner``; ``connect`` gives the connecting side's end."""
+    """A listening socket of ``owner``; ``connect`` returns the socket of the connecting side."""
 
     def __init__(self, owner: Process) -> None:
         self.owner = owner
@@ -191,7 +192,7 @@ class PacketChannel:
         self._notify: Callable[[], None] | None = None
 
     def put(self, data: bytes, sockets: list[SimSocket]) -> None:
-        """From the sending process: the sockets become the receiver's."""
+        """Send a packet: called in the sending process. The sockets become the receiver's."""
         if not self.owner.alive:
             raise BrokenPipeError("the other side is gone")
         self.packets.append((data, [sock.passed_to(self.owner) for sock in sockets]))
@@ -217,7 +218,7 @@ class PacketChannel:
 
 
 class StreamTransport(asyncio.Transport):
-    """A socket given to a protocol, plain or with a buffer of its own."""
+    """The asyncio transport of a socket, for a plain protocol or one with a buffer of its own."""
 
     def __init__(self, loop: SimLoop, sock: SimSocket, protocol: Any) -> None:
         super().__init__({"socket": sock})

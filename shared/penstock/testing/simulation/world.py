@@ -1,9 +1,8 @@
-"""The world: virtual time, processes, one seeded source of chance, trace and digest.
+"""The world of a simulation: virtual time, processes, one seeded random generator, trace and digest.
 
-Time stands still while anybody has something to do and jumps to the next timer when
-nobody has. Of several processes with work, the seed picks who is next. A process that
-computes takes time: what it asks of the processor's clock is charged to it, and it has
-its next round when that time is over.
+Time stands still while any process has work, and jumps to the next timer when none has. If several processes
+have work, the seed picks the next one. Computing takes time, too: each look at the processor's clock charges
+some time to the process, and its next round begins when that time is over.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ KILLED = -9
 
 
 class Violation(Exception):
-    """Something that must always hold does not."""
+    """An invariant does not hold."""
 
 
 class Process:
@@ -49,11 +48,11 @@ class Process:
         self.children: list[Process] = []
         self.loop = SimLoop(world, self)  # type: ignore[abstract]
         self.exit_code: int | None = None
-        #: the wall clock of its host is off by so much
+        #: the deviation of its host's wall clock
         self.clock_offset_ms = 0
         self.paused = False
         self.busy_until_s = 0.0
-        #: processor time asked for in this round
+        #: processor time charged in this round
         self.spent_s = 0.0
         self.cpu_s = 0.0
         #: called (outside of any process) when it has ended
@@ -66,7 +65,7 @@ class Process:
         return self.exit_code is None
 
     def descendants(self) -> list[Process]:
-        """Those that live."""
+        """The living processes below this one."""
         found = [child for child in self.children if child.alive]
         return found + [below for child in found for below in child.descendants()]
 
@@ -75,7 +74,7 @@ class Process:
 
 
 class SimClock:
-    """The port of one process."""
+    """The clock as one process uses it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -90,13 +89,13 @@ class SimClock:
         await asyncio.sleep(seconds)
 
 
-#: Above every process of this machine (Linux numbers them below 2**22): what looks a simulated
-#: one up in /proc finds nobody, and not whoever happens to have its number.
+#: Above the ids of all real processes (on Linux below 2**22), so that looking up a simulated process in /proc
+#: never finds a real process with the same id.
 FIRST_PID = 2**22 + 1
 
 
 class World:
-    """``verbose``: called with every line of the trace as it happens."""
+    """A simulated world. ``verbose``: called with every line of the trace as it is written."""
 
     def __init__(self, seed: int, *, verbose: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -104,16 +103,16 @@ class World:
         self.now_s = 0.0
         self.pids = itertools.count(FIRST_PID)
         self.processes: list[Process] = []
-        #: whose callback runs at this moment
+        #: the process whose callback runs at this moment
         self.current: Process | None = None
-        #: what one look at the processor's clock costs; drawn anew for every world
+        #: the time that one look at the processor's clock costs; random for each world
         self.look_s = self.random.choice((2e-5, 1e-4, 5e-4))
         #: connects a process to a listening socket: (process, host, port)
         self.dial: Callable[[Process, str, int], SimSocket] = _nobody_listens
         self.violation: Violation | None = None
         self.stopped = self.closed = False
         self.events = 0
-        #: (seconds, process, kind, text), the last ones
+        #: the last entries of the trace: (seconds, process, kind, text)
         self.story: list[tuple[float, str, str, str]] = []
         self._verbose = verbose
         self._digest = hashlib.sha256()
@@ -124,7 +123,8 @@ class World:
     # -- running -----------------------------------------------------------------------
 
     def run(self, limit_s: float) -> None:
-        """Until ``stop``, a violation (raised), or virtual ``limit_s`` (a Violation too)."""
+        """Run until ``stop`` is called. Raises Violation for a violation, and when ``limit_s`` of virtual
+        time has passed."""
         working, heap = self._working, self._heap
         while not self.stopped:
             if self.violation is not None:
@@ -158,7 +158,7 @@ class World:
         if loop.dead or process.paused:
             return
         if process.busy_until_s > self.now_s:
-            loop.queued = True  # has its turn when it is done
+            loop.queued = True  # the world runs it when its busy time is over
             self.at(process.busy_until_s, lambda: self._again(loop))
             return
         self.current = process
@@ -189,7 +189,7 @@ class World:
         heapq.heappush(self._heap, (when_s, next(self._order), loop, handle))
 
     def at(self, when_s: float, call: Callable[[], Any]) -> None:
-        """Nature's own: ``call`` outside of any process."""
+        """Run ``call`` at ``when_s``, outside of any process."""
         heapq.heappush(self._heap, (when_s, next(self._order), None, call))
 
     def after(self, delay_s: float, call: Callable[[], Any]) -> None:
@@ -205,7 +205,8 @@ class World:
         return START_MS + int(self.now_s * 1000) + offset
 
     def look_at_processor_clock(self) -> float:
-        """Seconds, as ``time.perf_counter``: every look costs something."""
+        """The processor's clock in seconds, as ``time.perf_counter``. Each call charges time to the current
+        process."""
         process = self.current
         if process is None:
             return self.now_s
@@ -223,7 +224,8 @@ class World:
         parent: Process | None = None,
         delay_s: float = 0.0,
     ) -> Process:
-        """``main(process)``: its coroutine; the result is the exit code, 1 when it raised."""
+        """Start a process. ``main(process)`` returns its coroutine, whose result is the exit code; the code
+        is 1 if the coroutine raises."""
         process = Process(self, name, host or name, parent)
         self.processes.append(process)
         self.trace(name, "started", f"pid={process.pid}")
@@ -240,7 +242,7 @@ class World:
         return process
 
     def kill(self, process: Process) -> None:
-        """SIGKILL: from now on nothing of it runs, not even its ``finally``."""
+        """Kill the process, as SIGKILL does: none of its code runs any more, not even ``finally``."""
         if process.alive:
             self.trace(process.name, "killed")
             self._exit(process, KILLED)
@@ -258,7 +260,7 @@ class World:
             call()
 
     def pause(self, process: Process) -> None:
-        """SIGSTOP: time goes on without it."""
+        """Pause the process, as SIGSTOP does, while time goes on."""
         if process.alive and not process.paused:
             self.trace(process.name, "paused")
             process.paused = True
@@ -289,7 +291,7 @@ class World:
         return self._digest.hexdigest()[:16]
 
     def violated(self, what: str) -> None:
-        """Something that must always hold does not; the first one counts."""
+        """Report that an invariant does not hold; only the first report counts."""
         self.trace("world", "violation", what)
         if self.violation is None:
             self.violation = Violation(what)
@@ -299,7 +301,8 @@ class World:
         self.violated(f"{process.name}: nobody handled {context.get('message')}: {err!r}")
 
     def look_for_unheard(self) -> None:
-        """A Violation for a failure of which nobody has asked; not in processes that died."""
+        """Report a Violation for each failed task whose exception nobody has retrieved, except in processes
+        that died."""
         for process in self.processes:
             if process.alive or process.exit_code == 0:
                 process.loop.look_for_unheard()
@@ -307,7 +310,8 @@ class World:
             raise self.violation
 
     def close(self) -> None:
-        """Nothing runs any more, nothing is written down; what processes hold may be freed."""
+        """Close the world: nothing runs and nothing is traced any more, and the memory of its processes can
+        be freed."""
         self.closed = True
         for process in self.processes:
             process.loop.dead = True
