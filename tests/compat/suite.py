@@ -1,7 +1,7 @@
 """PyFlink's own tests of the DataStream API through Penstock's names.
 
 ``PENSTOCK_PYFLINK_TESTS=FOLDER python -m tests.compat.suite [FILE …]`` runs them and writes the pass rate by file to
-``docs/pyflink-tests.md``. ``FOLDER`` has ``pyflink/datastream/tests``: a checkout's ``flink-python``. Jobs run on the
+``docs/pyflink-tests.md``. ``FOLDER`` has ``pyflink/datastream/tests``: ``flink-python`` of a checkout of ``COMMIT``. Jobs run on the
 streaming engine in this process; what a test takes from Java has a stand-in or is counted as a test that needs Java.
 """
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 VARIABLE = "PENSTOCK_PYFLINK_TESTS"
 PAGE = Path(__file__).parents[2] / "docs" / "pyflink-tests.md"
+#: Flink's commit that the tests are taken from: the last one before its version became 2.4-SNAPSHOT.
+COMMIT = "096f031b9502337979c06f067c1289fe03173aaf"
+#: PyFlink's version in that commit.
+VERSION = "2.3.dev0"
 #: Helpers, no tests.
 _HELPERS = ("test_util.py",)
 
@@ -140,14 +144,23 @@ def run(folder: Path, names: list[str]) -> list[Outcome]:
     return out
 
 
+def taken_from() -> list[str]:
+    """Lines of the page that name the tests."""
+    return [
+        "Made by `python -m tests.compat.suite` from the tests of PyFlink's DataStream API, which are not part of Penstock. They are",
+        f"those of Flink's commit `{COMMIT}`, in which PyFlink's version is `{VERSION}`:",
+        "the last commit before the version became 2.4-SNAPSHOT.",
+    ]
+
+
 def page(outcomes: list[Outcome]) -> str:
     """The page of the docs."""
     passed, counted = sum(o.passed for o in outcomes), sum(o.counted for o in outcomes)
     lines = [
         "# PyFlink's own tests",
         "",
-        "Made by `python -m tests.compat.suite` from the tests of PyFlink 2.3's DataStream API, which are not part of",
-        f"Penstock. Of those that need no Java {passed} of {counted} pass ({passed / max(1, counted):.0%}). A test needs Java",
+        *taken_from(),
+        f"Of those that need no Java {passed} of {counted} pass ({passed / max(1, counted):.0%}). A test needs Java",
         "when it asks PyFlink's gateway for Java's classes or reads a Java object's fields.",
         "",
         "| file | pass | of | need Java | skipped by PyFlink |",

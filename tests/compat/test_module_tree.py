@@ -15,6 +15,7 @@ from penstock.compat.pyflink.modules import MODULES
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import module_aliases
 from penstock.jobgraph.artifacts import with_classes
+from tests.compat import suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,3 +85,8 @@ def test_a_jobs_slots_get_it_where_the_program_imported_it(tree: None) -> None:
     [(name, entry)] = with_classes({}).items()
     assert name.startswith(module_aliases.BEFORE)
     assert (entry.module, entry.qualname) == ("penstock.compat.pyflink", "install")
+
+
+def test_the_page_of_pyflinks_tests_names_their_commit() -> None:
+    assert suite.COMMIT in suite.PAGE.read_text()
+    assert "\n".join(suite.taken_from()) in suite.PAGE.read_text()
