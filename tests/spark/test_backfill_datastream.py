@@ -110,6 +110,28 @@ def test_the_plan_says_that_spark_begins(folder: Path, tmp_path: Path) -> None:
     assert decode_content(graph.backfill).vertices
 
 
+def dealt_out(stream: Any) -> Any:
+    text = Types.STRING()
+    return (
+        stream.map(lambda r: r.k, output_type=text)
+        .partition_custom(lambda key, n: len(key) % n, lambda k: k)
+        .map(lambda k: k, output_type=text)
+    )
+
+
+def test_partitions_by_a_function_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        UnsupportedError, match="a backfill on Spark of a job with partition_custom"
+    ) as refused:
+        graph_of(dealt_out, folder, tmp_path / "a")
+    assert "execution.backfill.engine = none" in str(refused.value.remedy)
+    graph = graph_of(dealt_out, folder, tmp_path / "a", **{"execution.backfill.engine": "auto"})
+    assert not graph.backfill
+    assert graph.plan.startswith(
+        "== Backfill ==\nstreaming: Spark cannot read the history: a backfill on Spark of a job"
+    )
+
+
 def test_what_a_hybrid_source_must_be(folder: Path) -> None:
     files = parquet(folder / "history")
     with pytest.raises(ConnectorError, match="without a live part"):

@@ -20,7 +20,7 @@ from penstock.config import (
     RECOVERY_PATH,
 )
 from penstock.errors import UnsupportedError
-from penstock.jobgraph.graph import JobGraph, JobVertex, OperatorNode
+from penstock.jobgraph.graph import Custom, JobGraph, JobVertex, OperatorNode
 from penstock.jobgraph.specs import (
     CollectionSourceSpec,
     EnumeratorSpec,
@@ -107,6 +107,15 @@ def check(graph: JobGraph, spark: SparkSupport | None) -> None:
                 got=f"'{node.name}', whose rows are updated and deleted",
                 where=f"operator '{node.name}'",
                 remedy=f"set {BACKFILL_ENGINE.key} = none",
+            )
+    for edge in graph.edges:
+        if isinstance(edge.partitioning, Custom):
+            raise UnsupportedError(
+                "a backfill on Spark of a job with partition_custom",
+                expected="a job whose records go to subtasks by key, in turn or all to one",
+                got="a function of the program that names the subtask of a record",
+                where=f"operator '{graph.vertex(edge.source).operators[edge.source_operator].name}'",
+                remedy=f"set {BACKFILL_ENGINE.key} = none, or use key_by or rebalance in its place",
             )
     if not BACKFILL_EMIT.read(graph.config):
         return
