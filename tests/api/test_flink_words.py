@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.api import (
+    ProcessFunction,
     Sink,
+    Source,
     StreamExecutionEnvironment,
     Time,
+    TumblingEventTimeWindows,
     Types,
     WatermarkStrategy,
 )
@@ -109,6 +112,62 @@ def test_watermark_alignment_is_refused_by_name() -> None:
         WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("g", Time.seconds(1))
 
 
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+@pytest.mark.parametrize(
+    "assigner", [lambda r, _: r[1], lambda r, _: int(r[1]) + 0], ids=["column", "function"]
+)
+@pytest.mark.parametrize("timed_before", [False, True])
+def test_without_watermarks_windows_fire_at_the_end(assigner: Any, timed_before: bool, collect: Any) -> None:
+    """No row is late, and watermarks from before end at the strategy."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    rows = [("a", 61_000), ("a", 1_000), ("a", 999_000), ("a", 2_000)]
+    stream: Any = env.from_collection(rows, PAIR)
+    if timed_before:
+        before = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+            lambda r, _: r[1] + 10**9
+        )
+        stream = stream.assign_timestamps_and_watermarks(before)
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(assigner)
+    windows = (
+        stream.assign_timestamps_and_watermarks(strategy)
+        .key_by(lambda r: r[0])
+        .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    assert sorted(collect(windows)) == [("a", 3_000), ("a", 61_000), ("a", 999_000)]
+
+
+def test_no_watermark_comes_before_the_end(collect: Any) -> None:
+    class Marks(ProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            yield ctx.timestamp(), ctx.timer_service().current_watermark()
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda r, _: r[1])
+    timed = env.from_collection([("a", 5), ("b", 7)], PAIR).assign_timestamps_and_watermarks(strategy)
+    found = collect(timed.process(Marks(), Types.TUPLE([Types.LONG(), Types.LONG()])))
+    assert [at for at, _ in found] == [5, 7]
+    assert {mark for _, mark in found} == {-(2**63)}
+
+
+def test_a_source_without_watermarks_has_event_times(tmp_path: Path, collect: Any) -> None:
+    (tmp_path / "in.csv").write_text("a,61000\na,1000\na,2000\n")
+    row = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
+    source = Source.connector("filesystem", row, {"path": str(tmp_path / "in.csv"), "format": "csv"})
+    env = StreamExecutionEnvironment.get_execution_environment()
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda r, _: r.v)
+    windows = (
+        env.from_source(source, strategy, "files")
+        .map(lambda r: (r.k, r.v), PAIR)
+        .key_by(lambda r: r[0])
+        .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    assert sorted(collect(windows)) == [("a", 3_000), ("a", 61_000)]
+
+
 def test_a_module_is_shipped_by_its_file(
     tmp_path: Path, collect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,8 +185,6 @@ def test_a_module_is_shipped_by_its_file(
 
 
 def test_a_source_gives_records_of_its_own_type() -> None:
-    from penstock.api import Source
-
     env = StreamExecutionEnvironment.get_execution_environment()
     row = Types.ROW_NAMED(["n"], [Types.LONG()])
     source = Source.connector("datagen", row, {"number-of-rows": 1})

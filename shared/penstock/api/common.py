@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.rows import Row
 from penstock.errors import SpecError, UnsupportedError
+from penstock.jobgraph.specs.parts import FOR_EVER_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,13 +146,14 @@ class WatermarkStrategy:
     assigner: Any = None
     column: str | None = None
     idle_timeout_ms: int | None = None
-    #: There are no watermarks, and no event times.
-    absent: bool = False
 
     @classmethod
     def no_watermarks(cls) -> WatermarkStrategy:
-        """No watermarks at all: for jobs that do not look at event time."""
-        return cls(absent=True)
+        """No watermark before the end of the input. Records keep event times: windows of a bounded input fire at its end.
+
+        Such a stream is never idle (unless ``with_idleness`` says so), so a stream that is united with it waits for it.
+        """
+        return cls(delay_us=FOR_EVER_US, idle_timeout_ms=0)
 
     @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:

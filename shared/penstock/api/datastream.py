@@ -154,8 +154,6 @@ class DataStream(StepSettings, Partitions):
             SpecError: The strategy's column is no event time, or is not there.
         """
         strategy = watermark_strategy
-        if strategy.absent:
-            return self
         timed = self._with_times(strategy)
         idle = strategy.idle_timeout_ms
 

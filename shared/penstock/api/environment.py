@@ -122,8 +122,8 @@ class StreamExecutionEnvironment(Settings):
             ConnectorError: An option is unknown, missing or malformed.
             UnsupportedError: The source gives a changelog.
         """
-        if watermark_strategy is not None and watermark_strategy.absent:
-            watermark_strategy = None
+        if watermark_strategy == WatermarkStrategy.no_watermarks():
+            watermark_strategy = None  # with the source's own timestamps: what a source does by itself
         name = source_name or source.name
         if type_info is not None and schema_of(type_info).types != source.schema.types:
             raise SpecError(

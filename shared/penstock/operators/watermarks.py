@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.jobgraph.specs.parts import FOR_EVER_US
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
 from penstock.types.batch import NO_TIME
 
@@ -116,7 +117,7 @@ class EventTimes:
         self._expr = None if spec.expr is None else compile_expr(spec.expr)
 
     def highest(self, batch: Batch) -> int | None:
-        """The highest watermark (µs) that the batch allows; None if all its times are NULL."""
+        """The highest watermark (µs) that the batch allows; None if all its times are NULL, or there are no watermarks."""
         return self._of(batch, np.max)
 
     def lowest(self, batch: Batch) -> int | None:
@@ -125,6 +126,8 @@ class EventTimes:
         return self._of(batch, np.min)
 
     def _of(self, batch: Batch, pick: Callable[[np.ndarray], np.int64]) -> int | None:
+        if self._delay_us >= FOR_EVER_US:
+            return None
         if self._expr is not None:
             column = self._expr(batch)
             found = _picked(column.values, column.valid, pick)

@@ -17,6 +17,7 @@ from penstock.config import SOURCE_PUSH_DOWN, is_batch
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import WatermarkSpec
+from penstock.jobgraph.specs.parts import FOR_EVER_US
 from penstock.plan import nodes as n
 from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
@@ -92,10 +93,6 @@ def optimize(
     return replace(plan, sinks=tuple(roots))
 
 
-#: A delay longer than any event time: the watermark stays before every row until the input ends.
-_FOR_EVER_US = 2**62
-
-
 def _never_late(node: n.Node) -> n.Node:
     """Delays the watermarks of a job in mode BATCH to the end of its input, as Flink does, so that no row is
     late."""
@@ -103,7 +100,7 @@ def _never_late(node: n.Node) -> n.Node:
 
 
 def _at_the_end(watermark: WatermarkSpec) -> WatermarkSpec:
-    return replace(watermark, expr=None, delay_us=_FOR_EVER_US)
+    return replace(watermark, expr=None, delay_us=FOR_EVER_US)
 
 
 def _apply(roots: list[n.Node], rule: Callable[[n.Node], n.Node]) -> list[n.Node]:

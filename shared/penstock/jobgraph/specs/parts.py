@@ -10,13 +10,15 @@ from penstock.functions.expr import Expr
 
 #: A value of ``WindowSpec.time``: the records' own event times.
 RECORD_TIME = -1
+#: A delay longer than all of time: there is no watermark until the last one.
+FOR_EVER_US = 2**62
 
 
 class WatermarkSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How a source makes watermarks, for each split.
 
     ``rowtime``: index of the event-time column in the source's output; None: the records' own event times.
-    The watermark is max(event time) − ``delay_us`` − 1 µs. ``expr``: any other watermark expression; the
+    The watermark is max(event time) − ``delay_us`` − 1 µs; with ``FOR_EVER_US`` there is none before the end. ``expr``: any other watermark expression; the
     watermark is then its highest value so far − 1 µs. ``idle_timeout_ms``: a split without rows for this
     long is idle. ``interval_ms``: the least time between two watermarks.
     """
