@@ -1,4 +1,4 @@
-"""The job's function table and the folders put on ``sys.path``, loaded in the slot."""
+"""Loads, in the slot, the job's function table and the folders that go on ``sys.path``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JobFunctions(FunctionTable):
-    """The functions of a job graph, with all that another process beside this one needs to load them:
+    """The functions of a job graph, with everything that another process on this machine needs to load them:
     ``artifacts`` hold their own bytes, and ``python_path`` has local folders and zips only."""
 
     def __init__(
@@ -43,8 +43,8 @@ class JobFunctions(FunctionTable):
 
 
 async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> JobFunctions:
-    """The graph's functions; everything remote is fetched now, and each object is made when it is first
-    asked for. Entries of ``python_path`` that are object keys become zips in ``folder``."""
+    """Loads the graph's functions. Everything remote is fetched now; a function is unpickled at its first
+    use. Entries of ``python_path`` that are object keys become zips in ``folder``."""
     python_path = [await _local(entry, store, folder) for entry in graph.python_path]
     for entry in reversed(python_path):
         _put_on_path(entry)

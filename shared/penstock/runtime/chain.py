@@ -1,8 +1,8 @@
 """A chain: the operators of one vertex, driven as a small DAG within one task.
 
-Everything that makes output is a generator of ``None``. At each ``yield`` the task may look at the clock and
-at the credit of its outputs before it continues. Watermarks are kept for each operator: the lowest over its
-inputs' producers.
+Every function that makes output is a generator of ``None``. At each ``yield`` the task may look at the clock
+and at the credit of its outputs before it continues. Each operator has a watermark of its own: the lowest
+over the producers of its inputs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Error = TypeVar("_Error", bound=BaseException)
 class ChainNode:
     """One operator in its chain.
 
-    A *slot* is one producer of one input; slots are numbered over all inputs.
+    Here a *slot* is one producer of one input, not a process; slots are numbered over all inputs.
     ``outputs[tag]``: (edges, [(node, slot, input index)]), tag None = main output.
     """
 
@@ -62,14 +62,14 @@ class ChainNode:
         self.outputs: dict[str | None, tuple[list[EdgeWriter], list[tuple[ChainNode, int, int]]]] = {}
         self.output_watermark = MIN_WATERMARK
         self.ended = False
-        #: Idleness that the operator declared itself (``makes_watermarks``).
+        #: Whether the operator has declared itself idle (only if ``makes_watermarks``).
         self.idle = False
-        #: Earliest processing time that the operator asked for (ms), or None.
+        #: The earliest processing time (ms) at which the operator asked to be called, or None.
         self.wake_ms: int | None = None
 
     @property
     def makes_watermarks(self) -> bool:
-        """Whether the watermark of its output comes from the operator itself, not from its inputs."""
+        """Whether the operator itself makes the watermark of its output, not its inputs."""
         return isinstance(self.operator, SourceDriver | WatermarkMaker)
 
 
@@ -126,14 +126,14 @@ class Chain:
         context: Callable[[ChainNode], OperatorContext],
         restored: Mapping[str, RestoredState],
     ) -> None:
-        """Opens the last operator first, so that everything downstream is ready."""
+        """Opens all operators, the last one first, so that an operator finds everything downstream open."""
         for node in reversed(self.nodes):
             with _Blame(self, node):
                 self._opened.append(node)
                 node.operator.open(context(node), restored.get(node.node.uid))
 
     def close(self) -> list[BaseException]:
-        """Closes every operator that was opened, even if others fail; the errors that they raised."""
+        """Closes every operator that was opened, even if others fail. Returns the errors that they raised."""
         errors: list[BaseException] = []
         opened, self._opened = self._opened, []
         for node in opened:
@@ -144,7 +144,7 @@ class Chain:
         return errors
 
     def input_schemas(self, node: ChainNode, gate_schemas: Sequence[Schema]) -> list[Schema]:
-        """Schema of each input of an operator, from its first producer."""
+        """The schema of each input of an operator: that of the input's first producer."""
         out = []
         for producers in node.node.inputs:
             source = producers[0]
@@ -175,7 +175,7 @@ class Chain:
                 else:
                     route, batch = main, out
                 if not batch.num_rows:
-                    yield  # no output to pass on, but a point at which the task may pause
+                    yield  # There is no output to pass on, but the task may pause here.
                     continue
                 counters["numRecordsOut"] += batch.num_rows
                 if route is not None:
@@ -208,7 +208,7 @@ class Chain:
             yield from self._advance(node)
 
     def made_watermark(self, node: ChainNode, watermark: int, idle: bool) -> Iterator[None]:
-        """A source (or watermark assigner) reports the watermark of its output."""
+        """Passes on the watermark and idleness that a source or a watermark assigner has made."""
         if node.idle and not idle:
             node.idle = False
             yield from self._forward_status(node, False)
@@ -219,7 +219,7 @@ class Chain:
             yield from self._forward_status(node, True)
 
     def fire_timers(self, now_ms: int) -> Iterator[None]:
-        """Processing time has reached ``now_ms``; fires timers of operators in topological order."""
+        """Fires the timers of all operators up to processing time ``now_ms``, in topological order."""
         for node in self.nodes:
             if node.wake_ms is not None and node.wake_ms <= now_ms and not node.ended:
                 node.wake_ms = None
@@ -233,7 +233,8 @@ class Chain:
                         yield from self._forward_watermark(node, released)
 
     def next_wake_ms(self) -> int | None:
-        """The earliest processing time (ms) that an operator asked for; None if none did."""
+        """The earliest processing time (ms) at which an operator asked to be called; None if there is
+        none."""
         times = [n.wake_ms for n in self.nodes if n.wake_ms is not None and not n.ended]
         return min(times, default=None)
 
@@ -244,7 +245,7 @@ class Chain:
                 node.operator.inputs_idle()
             return
         if node.makes_watermarks:
-            idle = None  # the operator decides about its idleness itself
+            idle = None  # The operator declares its own idleness.
         if idle is False:
             yield from self._forward_status(node, False)
         if risen is not None:
@@ -279,12 +280,12 @@ class Chain:
     # -- ends ----------------------------------------------------------------------
 
     def end_gate(self, gate: int) -> Iterator[None]:
-        """A gate has ended: ends its consumers, and operators that end with them."""
+        """Ends the inputs that read a gate, and every operator whose inputs have then all ended."""
         for node, slot, input_index in self.gates.get(gate, ()):
             yield from self._end_slot(node, slot, input_index)
 
     def end_source(self, node: ChainNode) -> Iterator[None]:
-        """A source has delivered its last row: event time ends with it."""
+        """Ends a source after its last row: its watermark rises to the end of time, then it finishes."""
         yield from self.made_watermark(node, MAX_WATERMARK, False)
         yield from self._finish(node)
 
@@ -295,7 +296,7 @@ class Chain:
         if node.slots_left[input_index]:
             return
         yield from self.emit(node, node.operator.end_input(input_index))
-        # A source continues after its assignments have ended.
+        # A source goes on reading after its input, the assignment of splits, has ended.
         if not any(node.slots_left) and not isinstance(node.operator, SourceDriver):
             yield from self._finish(node)
 
@@ -315,19 +316,19 @@ class Chain:
     # -- checkpoints -----------------------------------------------------------------
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Iterator[None]:
-        """Output that belongs before the barrier, from upstream operators first."""
+        """Emits the output that belongs before the barrier, that of upstream operators first."""
         for node in self.nodes:
             if not node.ended:
                 yield from self.emit(node, node.operator.prepare_checkpoint(checkpoint_id))
 
     def watermarks(self) -> dict[str, int]:
-        """Uid → watermark that it has reached (of its input; for a source of its output)."""
+        """Uid → watermark of the operator's input; of its output if the operator makes watermarks."""
         return {
             n.node.uid: n.output_watermark if n.makes_watermarks else n.valve.watermark for n in self.nodes
         }
 
     def restore_watermarks(self, values: Mapping[str, int]) -> Iterator[None]:
-        """Sets event time to where the checkpoint left it, before any row: a row that was late then must be
+        """Sets the watermarks of the checkpoint before any row is processed: a row that was late then must be
         late now."""
         for node in self.nodes:
             value = values.get(node.node.uid, MIN_WATERMARK)
@@ -344,7 +345,7 @@ class Chain:
         yield
 
     def snapshot(self, checkpoint_id: int) -> dict[str, OperatorSnapshot]:
-        """Uid → state at the barrier, upstream operators first."""
+        """Takes the state of every operator at the barrier, upstream operators first. Returns uid → state."""
         out: dict[str, OperatorSnapshot] = {}
         for node in self.nodes:
             with _Blame(self, node):
@@ -363,7 +364,7 @@ class Chain:
             with _Blame(self, node):
                 node.operator.on_checkpoint_aborted(checkpoint_id)
 
-    # -- whose fault it was --------------------------------------------------------
+    # -- blame for errors ----------------------------------------------------------
 
     def blame(self, err: _Error, node: ChainNode) -> _Error:
         """Remember the operator that raised the error: the innermost one, which is named first. The error itself."""
@@ -374,7 +375,7 @@ class Chain:
         return err
 
     def blamed_operator(self, err: BaseException) -> str | None:
-        """The name of the operator that raised the error, if it was one of these."""
+        """The name of the operator that raised the error; None if no operator of this chain did."""
         known = self._blamed
         return known[1].node.name if known is not None and known[0] is err else None
 
@@ -384,7 +385,7 @@ def _node(node: OperatorNode, operator: Operator) -> ChainNode:
 
 
 class _Blame:
-    """A block in which one operator runs: what it raises is the operator's fault."""
+    """A block in which one operator runs. An error that leaves the block is blamed on that operator."""
 
     __slots__ = ("_chain", "_node")
 

@@ -1,4 +1,4 @@
-"""The queue of one channel at an input gate, and the events that gates give to their task."""
+"""The queue of one channel at an input gate, and the events that input gates give to their task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class GateEnded:
 
 @dataclass(frozen=True, slots=True)
 class BarrierAligned:
-    """Every live channel has delivered the barrier. ``alignment_ms``: the time since the first delivery."""
+    """Every channel that has not ended has delivered the barrier. ``alignment_ms``: the time since the first
+    one did."""
 
     barrier: Barrier
     alignment_ms: float
@@ -58,7 +59,7 @@ GateEvent = Union[GateBatch, GateWatermark, GateStatus, GateEnded, BarrierAligne
 
 
 class InputChannel:
-    """The receiving end of one channel. ``name`` is for people (``producer → gate``)."""
+    """The receiving end of one channel. ``name`` (``producer → gate``) is for messages and logs."""
 
     __slots__ = (
         "_gates", "aligned", "ended", "gate", "index", "listed", "name", "overtakable", "queue", "window",
@@ -71,12 +72,12 @@ class InputChannel:
         self.name = name
         self.queue: deque[tuple[Element, int]] = deque()
         self.window: ReceiveWindow | None = None
-        #: True if it has delivered a barrier that others have not: its elements wait.
+        #: True if this channel has delivered a barrier that other channels have not: its elements wait.
         self.aligned = False
         self.ended = False
-        #: True if it is in the gates' list of channels with queued elements.
+        #: True if the channel is in the gates' list of channels with queued elements.
         self.listed = False
-        #: True if its queue may be saved and given to another subtask.
+        #: True if a barrier may overtake the queue, which is then saved and may be given to another subtask.
         self.overtakable = True
 
     def push(self, element: Element, nbytes: int) -> None:
@@ -92,7 +93,7 @@ class InputChannel:
             gates.enlist(self)
         if isinstance(element, Barrier) and element.patience_ms is not None:
             gates.announce(element)
-        # Last: new credit may bring the next element before this call returns.
+        # This comes last, because new credit may bring the next element before this call returns.
         if self.window is not None:
             self.window.received(nbytes)
 

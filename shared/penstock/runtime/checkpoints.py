@@ -4,9 +4,9 @@ Small snapshots travel in the acknowledgement; larger ones are objects at
 ``jobs/<job>/checkpoints/<id>/<vertex>-<subtask>-<attempt>`` (a finished task's last one under
 ``…/checkpoints/final/``).
 
-A snapshot is whole, or a delta to the last checkpoint that the task knows to be complete. The changes of an
-aborted or unconfirmed checkpoint belong to the next one as well, because that builds on the same confirmed
-one.
+A snapshot is whole, or a delta to the last checkpoint that the task knows to be complete (confirmed). If a
+checkpoint is aborted or not confirmed yet, the next delta contains its changes, too, because both deltas
+build on the same confirmed checkpoint.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 INLINE_BYTES = 64 * 1024
 #: A state up to this size is always written whole.
 WHOLE_BYTES = 64 * 1024
-#: Deltas of a chain; after them a snapshot is whole again.
+#: The most deltas in a chain; the snapshot after them is whole.
 MAX_DELTAS = 8
 #: Cut tables are copied on the data thread for this long at a time.
 SLICE_S = 0.002
-#: The uid under which a task's own state lies among its operators'.
+#: The uid of the task's own state, beside the states of its operators.
 TASK_UID = "__task__"
 _WATERMARKS = "watermarks"
 
 
 @dataclass(slots=True)
 class RestoredVertex:
-    """The restored state of one subtask. ``watermarks``: uid → lowest of all old subtasks."""
+    """The restored state of one subtask. ``watermarks``: uid → the lowest watermark of all old subtasks."""
 
     checkpoint_id: int
     operators: dict[str, RestoredState] = field(default_factory=dict)
@@ -65,8 +65,8 @@ def task_snapshot(watermarks: Mapping[str, int]) -> OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A checkpoint whose barrier has passed. ``epoch``: the last epoch that it holds; ``base``: the
-    checkpoint to which it is a delta, None if it is whole."""
+    """A checkpoint whose barrier has passed. ``epoch``: the last epoch whose changes the snapshot holds;
+    ``base``: the snapshot to which it is a delta, None if it is whole."""
 
     epoch: int
     base: StateHandle | None
@@ -75,8 +75,8 @@ class _Begun:
 class SnapshotWriter:
     """Makes the state handles of a subtask's snapshots, and decides which are deltas.
 
-    For each checkpoint: ``begin`` before the operators cut their tables, ``write`` after; ``confirmed`` when
-    it is complete.
+    For each checkpoint the task calls ``begin`` before the operators cut their tables, ``write`` after it,
+    and ``confirmed`` when the checkpoint is complete.
     """
 
     def __init__(
@@ -96,12 +96,13 @@ class SnapshotWriter:
         self._confirmed_epoch = 0
         self._confirmed: StateHandle | None = None
         self._copies = local_copies(environment)
-        #: The handles that it was restored from; their copies stay until a newer checkpoint is confirmed.
+        #: Keys of the objects that the subtask was restored from: their local copies stay until a newer
+        #: checkpoint is confirmed.
         self._restored_keys = frozenset(key for handle in descriptor.restore for key in handle.keys)
 
     def begin(self, checkpoint_id: int, kind: str) -> None:
-        """The next cuts are for this checkpoint. Savepoints (any ``kind`` except a plain checkpoint) are
-        whole, and nothing builds on them, because they may be moved."""
+        """Begins a checkpoint: the next cuts are for it. A savepoint (any ``kind`` except ``checkpoint``) is
+        whole, and no delta builds on it, because a savepoint may be moved."""
         base = self._confirmed if kind == "checkpoint" and self._incremental else None
         if base is not None and not _bears_delta(base):
             base = None
@@ -110,7 +111,8 @@ class SnapshotWriter:
             self._begun[checkpoint_id] = _Begun(epoch, base)
 
     def confirmed(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete: the next snapshots build on it. May be repeated."""
+        """Notes that the checkpoint is complete: the next snapshots build on it. A repeated call has no
+        effect."""
         handle = self._written.get(checkpoint_id)
         if handle is None:
             return
@@ -122,14 +124,15 @@ class SnapshotWriter:
         self._aborted = {n for n in self._aborted if n > checkpoint_id}
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint is aborted: what was not written of it yet is not written."""
+        """Notes that the checkpoint is aborted: a snapshot that is not written yet will not be written."""
         self._aborted.add(checkpoint_id)
 
     async def write(
         self, checkpoint_id: int, snapshots: dict[str, OperatorSnapshot], *, final: bool = False
     ) -> StateHandle | None:
-        """Copies the cut tables in slices, awaits what is pending, encodes in the helper thread, and uploads
-        the object if it is large. None if the checkpoint was aborted meanwhile."""
+        """Copies the cut tables in slices, awaits pending parts of the snapshots, encodes in the helper
+        thread, and uploads the object if it is large. Returns None if the checkpoint was aborted
+        meanwhile."""
 
         def wanted() -> bool:
             return final or checkpoint_id not in self._aborted
@@ -228,8 +231,8 @@ class SnapshotWriter:
 
 
 def _bears_delta(base: StateHandle) -> bool:
-    """Whether one more delta saves work: the state is not small, the chain is short, and the deltas are smaller
-    than it."""
+    """Whether one more delta saves work: the whole state is not small, the chain is short, and its deltas
+    together are not larger than the whole state."""
     whole = base.chain[-1] if base.chain else base
     if whole.size_bytes <= WHOLE_BYTES or len(base.chain) >= MAX_DELTAS:
         return False
@@ -253,7 +256,8 @@ class _Slice:
         self._begun = False
 
     def lasts(self) -> bool:
-        """At least one piece is copied, even if the time is up."""
+        """Whether another piece may be copied. The first one always may, so that every slice makes
+        progress."""
         begun, self._begun = self._begun, True
         return not begun or self._time_s() < self._until
 
@@ -261,7 +265,7 @@ class _Slice:
 async def _copy(
     snapshots: Mapping[str, OperatorSnapshot], time_s: Callable[[], float], wanted: Callable[[], bool]
 ) -> None:
-    """Copies every cut table, a slice at a time; the task's own steps come in between."""
+    """Copies every cut table, a slice at a time, so that the steps of tasks run in between."""
     piece = _Slice(time_s)
     try:
         for block in _pending(snapshots):
@@ -283,7 +287,7 @@ def _discard(snapshots: Mapping[str, OperatorSnapshot]) -> None:
 
 
 def local_copies(environment: Environment) -> LocalCopies | None:
-    """The folder in which a slot of a task manager keeps copies of snapshots; None if it keeps none."""
+    """The local copies of snapshots of this slot's job; None if the slot keeps no copies."""
     folder = environment.local_state_dir
     if folder is None or not LOCAL_RECOVERY.read(environment.config):
         return None

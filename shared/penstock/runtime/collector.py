@@ -1,8 +1,9 @@
-"""When the cyclic garbage collector runs in a slot: between steps, never by itself.
+"""Runs the cyclic garbage collector of a slot between steps, and switches its automatic runs off.
 
-By itself it runs whenever enough objects were made, in the middle of a batch, and walks over all state that
-user functions keep. (Measured beside much state: a map on two integers did 0.57 instead of 2.8 M rows/s.)
-Reference counting frees nearly everything at once; the rest, cycles, can wait for a quiet moment.
+An automatic run comes whenever enough objects were made, in the middle of a batch, and walks over all state
+that user functions keep. (Measured beside much state: a map on two integers did 0.57 instead of 2.8 M
+rows/s.) Reference counting frees nearly everything at once; cycles of objects can wait until the slot is
+idle.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import gc
 import time
 
-#: Objects made and not freed since the last collection. Fewer are not worth a collection; with more, one
-#: runs even if the slot never rests.
+#: Numbers of objects made and not freed since the last collection. With fewer than LEAST a collection is not
+#: worth its cost; with more than MOST one runs even if the slot is never idle.
 LEAST, MOST = 20_000, 2_000_000
 #: The share of time that collecting may take.
 SHARE = 0.002
@@ -33,7 +34,8 @@ class Collector:
         gc.freeze()
 
     def tick(self, *, idle: bool) -> bool:
-        """Run the collector if it is worth it and ``idle``, or if very many objects wait. Returns whether it ran."""
+        """Runs the collector if the slot is ``idle`` and enough objects wait, or if very many wait. Returns
+        whether it ran."""
         started = time.perf_counter()
         made = gc.get_count()[0]
         if started < self._not_before or made < (LEAST if idle else MOST):

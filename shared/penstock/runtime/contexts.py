@@ -1,4 +1,4 @@
-"""The context of each operator of a task, made of the task's environment."""
+"""Makes the context of each operator of a task from the task's environment."""
 
 from __future__ import annotations
 

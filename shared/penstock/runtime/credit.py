@@ -1,7 +1,7 @@
 """Credit: how many bytes a sender may have under way to a receiver.
 
-A receiver opens with one exclusive fragment for each channel and lends more from a pool that all channels of
-the slot share. A sender may send while its credit is above zero (one element may overdraw it), so a channel
+A receiver first grants each channel an exclusive amount, and more from a pool that all channels of the slot
+share. A sender may send while its credit is above zero, and the last element may overdraw it. So a channel
 holds at most its window and one element.
 """
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: A channel's own credit, always there.
+#: The credit that every channel has for itself.
 EXCLUSIVE_BYTES = 256 * 1024
-#: The most one channel may have: little in flight keeps barriers fast.
+#: The most credit of one channel. It is small, because a barrier waits for all bytes in flight before it.
 MAX_WINDOW_BYTES = 2 * 1024 * 1024
 #: The slot-wide pool (``taskmanager.memory.network.size``).
 POOL_BYTES = 64 * 1024 * 1024
 
 
 class CreditPool:
-    """Bytes that channels of one slot may borrow beyond their exclusive fragments."""
+    """Bytes that the channels of one slot may borrow beyond their exclusive credit."""
 
     __slots__ = ("free", "total")
 
@@ -47,7 +47,7 @@ class CreditPool:
 
     @property
     def scarce(self) -> bool:
-        """Whether less than a quarter is left: channels that borrowed then give credit back."""
+        """Whether less than a quarter of the pool is left. Channels that borrowed then give credit back."""
         return self.free * 4 < self.total
 
 
@@ -77,7 +77,8 @@ class ReceiveWindow:
         self.outstanding = exclusive
 
     def received(self, n: int) -> None:
-        """``n`` bytes arrived. If the sender has used up its credit, it gets more if the pool has some."""
+        """Notes that ``n`` bytes arrived. A sender that has used up its credit gets more if the pool has
+        some."""
         self.outstanding -= n
         if self.outstanding <= 0 and self.size < self._maximum and self._pool.take(self._exclusive):
             self.size += self._exclusive
@@ -85,7 +86,8 @@ class ReceiveWindow:
             self._grant(self._exclusive)
 
     def consumed(self, n: int) -> None:
-        """``n`` bytes left the queue: they are granted again, in quarters of the window."""
+        """Notes that ``n`` bytes left the queue. They are granted again as soon as they make a quarter of the
+        window."""
         self._returned += n
         if self._returned * 4 < self.size:
             return
@@ -100,6 +102,6 @@ class ReceiveWindow:
             self._grant(granted)
 
     def close(self) -> None:
-        """The channel has ended: gives back the credit that it borrowed."""
+        """Gives the borrowed credit back to the pool when the channel has ended."""
         self._pool.give(self.size - self._exclusive)
         self.size = self._exclusive

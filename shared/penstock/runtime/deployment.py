@@ -1,4 +1,5 @@
-"""The tasks of one slot and their channels: by reference within the slot, over the network to other slots."""
+"""Builds the tasks of one slot and their channels. Elements pass by reference within the slot, and over the
+network to other slots."""
 
 from __future__ import annotations
 
@@ -44,12 +45,14 @@ class RemoteChannels(Protocol):
     def sender(
         self, allocation_id: str, channel: ChannelId, schema: Schema
     ) -> tuple[Callable[[Element], int], Callable[[Callable[[int], None]], None]]:
-        """(push, bind): ``bind(add_credit)`` sets the function that receives arriving credit."""
+        """The sending end as (push, bind). ``bind(add_credit)`` sets the function that receives arriving
+        credit."""
 
     def receiver(
         self, allocation_id: str, channel: ChannelId, schema: Schema, target: InputChannel
     ) -> Callable[[int], None]:
-        """Elements of the channel go to ``target``; the result is the function that grants credit."""
+        """Lets elements of the channel go to ``target``. Returns the function that grants credit to the
+        sender."""
 
 
 class Deployment:
@@ -119,7 +122,7 @@ class Deployment:
     def _receive_remote(self, edge: JobEdge, channel: ChannelId) -> None:
         where = self._location(edge.source, channel.producer)
         if where == self._allocation_id:
-            return  # connected when the producer is made
+            return  # The channel is connected when the producing task is made.
         target = self._inputs[channel]
         grant = self._remote().receiver(where, channel, edge.schema, target)
         target.window = ReceiveWindow(self._environment.credits, grant)
@@ -179,7 +182,7 @@ class Deployment:
         target.window = ReceiveWindow(self._environment.credits, output.add_credit)
         return output
 
-    # -- where things are --------------------------------------------------------------
+    # -- places of subtasks ------------------------------------------------------------
 
     def _producers(self, edge: JobEdge, index: int) -> list[int]:
         source, target = self._vertices[edge.source], self._vertices[edge.target]

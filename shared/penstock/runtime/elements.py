@@ -1,6 +1,6 @@
 """The elements of a channel besides batches. All are immutable and shared by reference.
 
-Order on one channel: data, then the elements about that data. ``EndOfInput`` is the last.
+On a channel rows come before the elements about these rows, and ``EndOfInput`` comes last.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class WatermarkStatus:
 class Barrier:
     """Cuts the stream: everything before it belongs to checkpoint ``checkpoint_id``.
 
-    ``timestamp_ms``: when the coordinator triggered it. ``kind``: as in ``TriggerCheckpoint`` (``stop`` and
-    ``drain``: the sources end behind it). ``patience_ms``: for this long after the trigger it stays behind
-    the data before it; then it overtakes that data, which is saved as in flight. None: it never overtakes.
+    ``timestamp_ms``: when the coordinator triggered the checkpoint. ``kind``: as in ``TriggerCheckpoint``
+    (after a ``stop`` or ``drain`` barrier the sources end). ``patience_ms``: for this long after the trigger
+    the barrier stays behind the data before it; then it overtakes that data, which is saved as in flight.
+    None: the barrier never overtakes.
     """
 
     checkpoint_id: int
@@ -45,13 +46,14 @@ class Barrier:
         return None if self.patience_ms is None else self.timestamp_ms + self.patience_ms
 
     def overtaking(self) -> Barrier:
-        """The same barrier for the channels behind a task where it has overtaken: it overtakes at once."""
+        """The barrier for the outputs of a task in which it has overtaken: there it overtakes without
+        patience."""
         return self if self.patience_ms in (0, None) else replace(self, patience_ms=0)
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
-    """Nothing follows on this channel."""
+    """The end of a channel: no element follows."""
 
 
 Control = Union[Watermark, WatermarkStatus, Barrier, EndOfInput]
@@ -61,5 +63,5 @@ END_OF_INPUT = EndOfInput()
 IDLE = WatermarkStatus(idle=True)
 ACTIVE = WatermarkStatus(idle=False)
 
-#: Credit that a control element costs, so that no element is free.
+#: The credit that a control element costs. It is not zero, so that credit also bounds control elements.
 CONTROL_BYTES = 64

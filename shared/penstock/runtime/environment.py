@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 def wall_clock_ms() -> int:
-    """The wall clock, ms since the epoch. It may go back."""
+    """The wall clock in ms since the epoch. It goes back when somebody sets the clock back."""
     return time.time_ns() // 1_000_000
 
 
-#: Processing time: watermarks and timers must not stand still if the wall clock is set back.
+#: The clock of processing time. It never goes back, so that watermarks and timers do not stand still when the
+#: wall clock is set back.
 processing_time_ms = SteadyClock(wall_clock_ms, lambda: time.monotonic() * 1000).now_ms
 
 
@@ -51,9 +52,9 @@ class Helper:
 
 @dataclass(slots=True)
 class Environment:
-    """Shared by all tasks of one slot and job attempt.
+    """What all tasks of one slot and job attempt share.
 
-    ``function``: loads an entry of the job's function table. ``run``: the helper thread.
+    ``function``: loads an entry of the job's function table. ``helper``: the helper thread.
     """
 
     job_id: str
@@ -63,7 +64,7 @@ class Environment:
     local_dir: Path
     store: Store | None
     function: Callable[[str], Any]
-    #: How other processes reach the store.
+    #: The settings by which another process opens the store.
     storage: StorageSettings | None = None
     helper: Helper = field(default_factory=Helper)
     now_ms: Callable[[], int] = processing_time_ms

@@ -1,4 +1,4 @@
-"""How a task reports its failure: the user's own traceback first, then ours."""
+"""Turns the failure of a task into data: the user's part of the traceback first, then the whole one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS = str(Path(penstock.__file__).parent)
 
 
 def error_info(err: BaseException, *, task: str, operator: str | None = None) -> ErrorInfo:
-    """``err`` as data. ``operator``: the one it was raised in, if known."""
+    """The error as data. ``operator``: the operator that raised the error, if known."""
     details = _details(err, operator or task)
     user = details.get("user_traceback")
     full = without_credentials("".join(traceback.format_exception(err)))
@@ -56,14 +56,15 @@ def _details(err: BaseException, where: str) -> dict[str, Any]:
 
 
 def _is_users(err: BaseException) -> bool:
-    """Whether the user's code raised it, or a library that the user's code called."""
+    """Whether the user's code, or a library that the user's code called, raised the error."""
     names = [frame.filename for frame in traceback.extract_tb(err.__traceback__)]
     ours_or_users = [name for name in names if name.startswith(_OURS) or not is_installed(name)]
     return bool(ours_or_users) and not ours_or_users[-1].startswith(_OURS)
 
 
 def user_traceback(err: BaseException) -> str | None:
-    """The frames of code that is neither ours nor a library's; None if there are none."""
+    """The frames of code that belongs neither to Penstock nor to a library; None if there are no such
+    frames."""
     frames = traceback.extract_tb(err.__traceback__)
     users = [f for f in frames if not is_installed(f.filename)]
     if not users:

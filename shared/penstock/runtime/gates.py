@@ -8,10 +8,10 @@ Several checkpoints may be in flight. With exactly-once, one is aligned at a tim
 waits on the channels that are held. With at-least-once nothing waits, and each checkpoint is counted by
 itself.
 
-A barrier that may overtake is *announced* when it arrives, whatever is queued before it. When its patience
-is over, the task lets it ``overtake``: the elements before it are recorded as in flight and stay queued.
-Channels whose data must stay with its subtask (forward, broadcast) are not overtaken: their barrier must be
-reached first.
+A barrier that may overtake is *announced* as soon as it arrives, even if elements are queued before it. When
+its patience is over, the task lets it ``overtake``: the elements before it are recorded as in flight and stay
+queued. Channels whose rows must stay with their subtask (forward, broadcast) are not overtaken: the task
+first processes their elements up to the barrier.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MERGE_ROWS = 8_192
 
 @dataclass(slots=True)
 class _Counted:
-    """A barrier that holds no channel. ``since``: when the first of it came (s)."""
+    """A barrier of an at-least-once checkpoint, which holds no channel back. ``since``: first arrival (s)."""
 
     barrier: Barrier
     since: float
@@ -85,11 +85,11 @@ class InputGates:
         #: Channels that have delivered a barrier, in the order in which they are released.
         self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
-        #: At-least-once: checkpoint id → channels that have delivered its barrier.
+        #: At-least-once: checkpoint id → its barrier and the channels that have delivered it.
         self._counted: dict[int, _Counted] = {}
         #: Barriers up to this checkpoint id were taken, or replaced by newer ones.
         self._last_id = 0
-        #: Later checkpoints that were aborted.
+        #: Ids of aborted checkpoints above ``_last_id``.
         self._aborted: set[int] = set()
         #: The newest barrier that may overtake and was not taken yet.
         self.announced: Barrier | None = None
@@ -113,8 +113,8 @@ class InputGates:
         return bool(self._events or self._ready)
 
     def poll(self, max_rows: int) -> GateEvent | None:
-        """The next event, or None if the input has run empty. A batch has at most ``max_rows`` rows; the
-        rest of a cut batch stays queued."""
+        """The next event, or None if no channel has one. A batch has at most ``max_rows`` rows; the rest of a
+        batch that was cut stays queued."""
         while True:
             if self._events:
                 return self._next_event()
@@ -129,7 +129,7 @@ class InputGates:
         return sum(n for gate in self.channels for c in gate for _, n in c.queue)
 
     def watermark_holder(self) -> str | None:
-        """Name of the channel with the lowest watermark, if more than one counts."""
+        """The name of the channel with the lowest watermark; None if no gate has two channels that count."""
         for gate, valve in zip(self.channels, self._valves, strict=True):
             holder = valve.holder()
             if holder is not None:
@@ -137,7 +137,7 @@ class InputGates:
         return None
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint is aborted: stops aligning and ignores its barriers. Others continue."""
+        """Stops aligning an aborted checkpoint and ignores its barriers. Other checkpoints continue."""
         if checkpoint_id > self._last_id:
             self._aborted.add(checkpoint_id)
         self._counted.pop(checkpoint_id, None)
@@ -168,7 +168,7 @@ class InputGates:
 
     @property
     def urgent(self) -> bool:
-        """Whether the announced barrier may overtake, or ``urge`` has work that would let it."""
+        """Whether the announced barrier may overtake, or ``urge`` has an event that must come before it."""
         if self.announced is None:
             return False
         before = list(self._not_reached())
@@ -180,8 +180,8 @@ class InputGates:
         return self.announced is not None and not self._events and not any(True for _ in self._not_reached())
 
     def overtake(self) -> tuple[Barrier, float, Recording]:
-        """Takes the announced barrier now: (barrier, ms since it was announced, the elements in flight,
-        which are recorded until it has arrived on every channel)."""
+        """Takes the announced barrier now. Returns the barrier, the ms since its announcement, and the
+        elements in flight, which are recorded until the barrier has arrived on every channel."""
         barrier = self.announced
         if barrier is None:
             raise InternalError("no barrier is there that may overtake")
@@ -209,7 +209,7 @@ class InputGates:
         return out
 
     def announce(self, barrier: Barrier) -> None:
-        """A barrier that may overtake has arrived: queued, or from the coordinator."""
+        """Announces a barrier that may overtake. It came on a channel, or from the coordinator."""
         checkpoint_id, current = barrier.checkpoint_id, self.announced
         over = max(self._last_id, self._aligning.checkpoint_id - 1 if self._aligning else 0)
         if checkpoint_id <= over or checkpoint_id in self._aborted or not self._exactly_once:
@@ -224,12 +224,12 @@ class InputGates:
         self.on_announced(barrier)
 
     def forget(self, checkpoint_id: int) -> None:
-        """The announced barrier was taken in order, so it does not overtake."""
+        """Withdraws the announced barrier: the checkpoint was taken in order, or was aborted."""
         if self.announced is not None and self.announced.checkpoint_id <= checkpoint_id:
             self.announced = None
 
     def record(self, channel: InputChannel, element: Element, nbytes: int) -> None:
-        """An element arrived on a channel that is being recorded."""
+        """Records an element that arrived on a channel while elements in flight are recorded."""
         recording = self.recording
         assert recording is not None
         recording.arrived(channel, element, nbytes)
@@ -237,7 +237,7 @@ class InputGates:
             self.recording = None
 
     def _not_reached(self) -> Iterator[InputChannel]:
-        """Live channels that are not overtaken and have not delivered the announced barrier."""
+        """Live channels that may not be overtaken and have not delivered the announced barrier."""
         for gate in self.channels:
             for channel in gate:
                 if not channel.overtakable and not channel.ended and channel not in self._delivered:
@@ -295,7 +295,7 @@ class InputGates:
                 take = max_rows - rows
                 if batch.num_rows > take:
                     if parts and batch.num_rows >= MERGE_ROWS:
-                        rows = enough  # cutting a large batch only to copy it gains nothing
+                        rows = enough  # To cut a large batch only to copy its parts gains nothing.
                         break
                     cost = nbytes * take // batch.num_rows
                     queue[0] = (batch.slice(take), nbytes - cost)
@@ -374,7 +374,7 @@ class InputGates:
             self.announced = None
         current = self._aligning
         if current is None or barrier.checkpoint_id > current.checkpoint_id:
-            # This channel never had the older barrier: a task before it has given that checkpoint up.
+            # This channel will not bring the older barrier: an upstream task has given that checkpoint up.
             self._release()
             self._aligning = barrier
             self._align_start = self._time_s()
@@ -394,8 +394,8 @@ class InputGates:
         self._release()
 
     def _check_counted(self) -> None:
-        """A complete checkpoint makes earlier ones obsolete: barriers keep their order on a channel, so an
-        earlier one that misses some will never have them."""
+        """Reports each checkpoint whose barrier came on all channels, and drops earlier ones: barriers keep
+        their order on a channel, so the missing barriers of an earlier checkpoint will never come."""
         live = sum(self._live)
         for checkpoint_id, counted in sorted(self._counted.items()):
             if len(counted.channels) >= live:

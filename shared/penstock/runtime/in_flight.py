@@ -1,9 +1,9 @@
 """Rows that a barrier has overtaken: kept in the snapshot, replayed before any input.
 
-One item for each channel, MessagePack: ``edge`` (operator uids at both ends), ``subtask`` (the consumer that
-it was on its way to), ``watermark``, ``idle`` (before the elements) and ``elements``: bytes = an Arrow IPC
-stream of rows (``__kind``, ``__time`` lead if there are such), an int = a watermark in µs, a bool =
-idleness.
+One item for each channel, MessagePack: ``edge`` (operator uids at both ends), ``subtask`` (the consumer of
+the channel), ``watermark`` and ``idle`` (before the elements), and ``elements``: bytes = an Arrow IPC stream
+of rows (its first columns are ``__kind`` and ``__time``, if there are such), an int = a watermark in µs, a
+bool = idleness.
 
 At another parallelism the rows go where the edge would send them now: by key group behind a hash edge,
 otherwise to the subtask that they were on their way to, modulo the parallelism.
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from penstock.ports import Store
     from penstock.types.logical import Schema
 
-#: Name of the items in a snapshot, beside the operators' state.
+#: Uid and list name of the items in a snapshot, beside the operators' state.
 IN_FLIGHT_UID, IN_FLIGHT_ITEMS = "__in_flight__", "items"
-#: Rows of one batch if many small ones are saved.
+#: The most rows of a batch into which small batches are merged.
 MERGE_ROWS = 16_384
 
 
@@ -61,10 +61,10 @@ class _Item(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class GateEdge:
-    """An input gate's edge. ``key``: the same however the operators are chained."""
+    """The edge of an input gate. ``key``: names the edge independently of how operators are chained."""
 
     key: str
-    #: Uid of the operator that the edge leads to.
+    #: The uid of the operator that the edge leads to.
     target: str
     partitioning: Partitioning
     schema: Schema
@@ -103,7 +103,7 @@ def _target(vertex: JobVertex, edge: JobEdge) -> tuple[str, int]:
 def encode_in_flight(
     contents: Iterable[ChannelContent], edges: Sequence[GateEdge], subtask: int
 ) -> list[bytes]:
-    """Items of a snapshot; none when no channel holds anything."""
+    """The items of a snapshot; empty if no channel holds an element."""
     contents = list(contents)
     if not any(content.elements for content in contents):
         return []
@@ -123,7 +123,7 @@ def encode_in_flight(
 
 
 def _merged(elements: Sequence[Element]) -> Iterable[Element]:
-    """The rows between two watermarks as one batch, up to a size."""
+    """The elements with neighbouring batches merged, up to ``MERGE_ROWS`` rows."""
     parts: list[Batch] = []
     for element in elements:
         rows = sum(part.num_rows for part in parts)
@@ -157,12 +157,13 @@ def _encode(element: Element) -> bytes | bool | int:
 async def restore_in_flight(
     descriptor: TaskDescriptor, vertex: JobVertex, edges: Sequence[GateEdge], store: Store | None
 ) -> Replay | None:
-    """The elements that were in flight to this subtask, or belong to it now; None if there were none."""
+    """The elements in flight that belong to this subtask, as it is numbered now; None if there are none."""
     handles = wanted_handles(descriptor.restore, vertex, descriptor.subtask_index)
     if not handles:
         return None
     found = await SnapshotSet.open(handles, Source(store))
-    # For a single subtask: the items themselves say which rows belong to it.
+    # Asks as if there were one subtask, which gets all items: the items say which rows belong to which
+    # subtask.
     state = await found.restore(IN_FLIGHT_UID, key_groups=(0, -1), subtask_index=0, parallelism=1)
     items = state.lists.get(IN_FLIGHT_ITEMS, []) if state is not None else []
     contents = decode_in_flight(items, edges, vertex, descriptor.subtask_index)
@@ -188,7 +189,8 @@ def wanted_handles(
 def decode_in_flight(
     items: Iterable[bytes], edges: Sequence[GateEdge], vertex: JobVertex, subtask_index: int
 ) -> list[ChannelContent]:
-    """The subtask's share. SnapshotError if rows belong to no edge of this job."""
+    """The subtask's share of the elements in flight. Raises SnapshotError if rows belong to no edge of this
+    job."""
     by_key = {edge.key: gate for gate, edge in enumerate(edges)}
     mine = {node.uid for node in vertex.operators}
     out = []
@@ -254,8 +256,8 @@ def _unfit(edge: str, got: str, expected: str = "the edge that the rows were on"
 
 
 class Replay:
-    """Restored rows in flight, in the order of each channel; watermarks are the lowest over the channels, as
-    they were."""
+    """Replays restored rows in flight, in the order of each channel. As before the checkpoint, the watermark
+    is the lowest over the channels."""
 
     def __init__(self, contents: Sequence[ChannelContent], gates: int) -> None:
         self._contents = [[c for c in contents if c.gate == gate] for gate in range(gates)]
@@ -269,8 +271,8 @@ class Replay:
                     channel.push(element, element_bytes(element))
 
     def poll(self, max_rows: int) -> GateBatch | GateWatermark | None:
-        """The next rows or watermark; None: all is replayed. (The new channels report idleness and ends
-        themselves.)"""
+        """The next rows or watermark; None if everything is replayed. The new channels report idleness and
+        ends themselves."""
         while True:
             event: Any = self._gates.poll(max_rows)
             if event is None or isinstance(event, (GateBatch, GateWatermark)):

@@ -1,4 +1,4 @@
-"""The reports of a task. All methods are called on the data thread and must not block."""
+"""The receiver of a task's reports. All methods are called on the data thread and must not block."""
 
 from __future__ import annotations
 

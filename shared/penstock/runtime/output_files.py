@@ -1,4 +1,4 @@
-"""A slot's standard output and error, in files of bounded size (``messages/slot_output.py``)."""
+"""Writes a slot's standard output and error to files of bounded size (``messages/slot_output.py``)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class OutputFiles:
     """The files of this process; the newest one is file descriptor 1 and 2.
 
-    Python's own writes are bounded exactly. For code that writes to the descriptors past Python (C
-    libraries, helper processes) the task manager keeps the bound: it empties a file that has grown beyond
+    Writes through Python keep the bound exactly. Other code (C libraries, helper processes) writes to the
+    descriptors directly; for it the task manager keeps the bound: it empties a file that has grown beyond
     twice its size.
     """
 
@@ -38,9 +38,9 @@ class OutputFiles:
         self._lock = threading.Lock()
 
     def take_over(self) -> None:
-        """Makes them this process's standard output and error."""
+        """Makes the files this process's standard output and error."""
         self.open()
-        # A child that was forked while another thread printed would wait for that lock for ever.
+        # A child forked while another thread prints would inherit the held lock and wait for it for ever.
         os.register_at_fork(after_in_child=self._new_lock)
         for name in ("stdout", "stderr"):
             setattr(sys, name, self.text(self._descriptors[name == "stderr"]))
@@ -51,12 +51,12 @@ class OutputFiles:
         self._open()
 
     def text(self, descriptor: int) -> io.TextIOWrapper:
-        """A stream of text that writes whole lines, each at once."""
+        """A text stream that writes each line at once, as a whole."""
         below: Any = _Descriptor(self, descriptor)
         return io.TextIOWrapper(below, encoding="utf-8", errors="replace", line_buffering=True)
 
     def write(self, descriptor: int, data: memoryview) -> None:
-        """Writes all of it, in files that end with a whole line unless a line is longer than a file."""
+        """Writes all of ``data``. A file ends with a whole line, unless a line is longer than a file."""
         with self._lock:
             while data:
                 room = self._max_bytes - os.fstat(descriptor).st_size
@@ -65,7 +65,7 @@ class OutputFiles:
                 elif line_end := bytes(data[: max(room, 0)]).rfind(b"\n") + 1:
                     piece = data[:line_end]
                 elif room == self._max_bytes:
-                    piece = data[:room]  # a line longer than a file
+                    piece = data[:room]  # The line is longer than a file, so it is cut.
                 else:
                     self._number += 1
                     self._open()

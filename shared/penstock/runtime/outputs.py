@@ -1,9 +1,9 @@
-"""Output side of a task: rows accumulate per channel and leave within their credit.
+"""The outputs of a task: each channel collects rows and sends them while it has credit.
 
-A channel collects rows up to 16k or 1 MiB. Rows that fill it, or must leave (input ran empty, a control
-element follows, the buffer timeout passed), are sent while there is credit. Otherwise they wait and the task
-counts as blocked: it makes no more output until credit arrives. So an output holds at most one threshold and
-the pieces of one operator output.
+A channel collects rows up to 16k or 1 MiB. A full channel sends its rows; so does a channel whose rows must
+leave (the input ran empty, a control element follows, the buffer timeout passed). Without credit the rows
+wait and the task counts as blocked: it makes no more output until credit arrives. So a channel holds at most
+one full batch and the pieces of one operator output.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 TARGET_ROWS = 16_384
 MAX_ROWS = 65_536
 TARGET_BYTES = 1024 * 1024
-#: The most that a channel may hold and owe while a barrier is about to overtake.
+#: The most bytes that a channel may hold, and have sent without credit, while a barrier is about to overtake.
 MAX_OWED_BYTES = 8 * TARGET_BYTES
 
-#: Hands an element to the receiver and returns what it costs in credit.
+#: Hands an element to the receiver and returns the credit that the element costs.
 Push: TypeAlias = "Callable[[Element], int]"
 
 
 class OutputChannel:
-    """The sending end of one channel. ``credit``: bytes that the receiver still allows; negative if it is
-    overdrawn."""
+    """The sending end of one channel. ``credit``: bytes that the receiver still allows; negative after a send
+    without credit."""
 
     __slots__ = ("_bytes", "_outputs", "_parts", "_push", "_queue", "_rows", "_since", "_wanted", "credit")
 
@@ -84,13 +84,13 @@ class OutputChannel:
         self._drain()
 
     def push_on(self) -> None:
-        """Send everything in order without credit. The channel then owes this credit."""
+        """Sends everything in order, even without credit. Credit that arrives later first makes up for it."""
         self._seal()
         self._drain(owing=True)
 
     @property
     def overdrawn(self) -> bool:
-        """Whether so much waits, or was sent without credit, that no more may be made."""
+        """Whether so many bytes wait, or were sent without credit, that the task must make no more output."""
         return sum(element_bytes(element) for element in self._queue) - self.credit > MAX_OWED_BYTES
 
     def flush(self) -> None:
@@ -109,7 +109,7 @@ class OutputChannel:
             self.flush()
 
     def add_credit(self, n: int) -> None:
-        """The receiver grants ``n`` more bytes: send what waits."""
+        """Adds ``n`` bytes of credit from the receiver, and sends elements that wait."""
         self.credit += n
         if self.credit <= 0:
             return
@@ -212,8 +212,8 @@ class Outputs:
             edge.emit(element)
 
     def push_on(self) -> None:
-        """A barrier overtakes: everything under way is sent before it, without credit. The receivers need
-        not process it first; they save it as in flight."""
+        """Sends all waiting elements without credit, before a barrier that overtakes. The receivers save
+        these elements as in flight instead of processing them first."""
         waited = self.blocked
         for channel in self.channels():
             channel.push_on()
@@ -236,5 +236,5 @@ class Outputs:
 
 
 def element_bytes(element: Element) -> int:
-    """What an element costs if it is passed by reference."""
+    """The credit that an element costs if it is passed by reference."""
     return element.nbytes + CONTROL_BYTES if isinstance(element, Batch) else CONTROL_BYTES

@@ -1,8 +1,8 @@
 """Barriers that overtake: when one may, what must be done before, and which elements it passes.
 
-A barrier whose patience is over overtakes at the task's present position. The current work is finished
-although the outputs have no credit (up to a bound), the outputs' rows are sent on before the barrier, and
-the inputs are recorded up to it.
+A barrier whose patience is over overtakes at the task's present position. The task finishes its current work
+even without credit (up to a bound), sends the rows in its outputs before the barrier, and records the
+elements of its inputs up to the barrier.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ class InFlight:
             self._whole.set_result(None)
 
     def give_up(self) -> None:
-        """The checkpoint was aborted: stop recording."""
+        """Stops recording, because the checkpoint is over."""
         self._whole.cancel()
 
     async def wait(self) -> None:
-        """Waits until the barrier has arrived on every channel. CancelledError: given up."""
+        """Waits until the barrier has arrived on every channel. Raises CancelledError if the recording was
+        given up."""
         await asyncio.shield(self._whole)
 
     @property
     def contents(self) -> list[ChannelContent]:
-        """First the elements that an earlier overtaking had left over."""
+        """The elements in flight: first restored ones that are not replayed yet, then the recorded ones."""
         return [*self._unreplayed, *self._recording.content]
 
     @property
@@ -56,7 +57,7 @@ class InFlight:
 
 
 class Overtaking:
-    """The overtaking barriers of one task."""
+    """Decides when a barrier overtakes in one task, and takes it."""
 
     def __init__(self, task: Task, environment: Environment) -> None:
         self._task = task
@@ -68,14 +69,15 @@ class Overtaking:
         self._in_flight: InFlight | None = None
 
     def expect(self, barrier: Barrier) -> None:
-        """A barrier has arrived: checks again when its patience is over."""
+        """Wakes the task when the patience of an arrived barrier is over."""
         at_ms = barrier.overtakes_at_ms
         if at_ms is not None:
             self._task.arm(at_ms)
             self._task.wake()
 
     def urgent(self) -> bool:
-        """A barrier overtakes as soon as the task has done the work before it, which it does without credit."""
+        """Whether the task must work without credit, because a barrier overtakes after the work before it is
+        done."""
         task = self._task
         if self._leaving is not None:
             self._hurry_out()
@@ -87,7 +89,8 @@ class Overtaking:
         return task.gates.urgent and not task.outputs.overdrawn
 
     def overtake(self) -> tuple[Barrier, float, InFlight]:
-        """(Barrier, ms since it arrived, the elements that it has overtaken)."""
+        """Takes the announced barrier: (barrier, ms since its announcement, the elements that it has
+        overtaken)."""
         task = self._task
         unreplayed = task.replay.remaining() if task.replay is not None else []
         barrier, waited_ms, recording = task.gates.overtake()
@@ -96,7 +99,7 @@ class Overtaking:
         return barrier, waited_ms, self._in_flight
 
     def take(self, before: Iterator[None], barrier: Barrier, overtaken: InFlight | None) -> Iterator[None]:
-        """Output that belongs before the barrier, then the barrier."""
+        """Emits the output that belongs before the barrier, then the barrier."""
         self.taking = overtaken is not None or self._is_due(barrier)
         yield from before
         outputs = self._task.outputs
@@ -111,7 +114,7 @@ class Overtaking:
         self.taking = False
 
     def give_up(self, checkpoint_id: int) -> None:
-        """The checkpoint, or one before it, is over."""
+        """Drops overtaking of this checkpoint and of earlier ones, which are over."""
         if self._in_flight is not None and self._in_flight.checkpoint_id <= checkpoint_id:
             self._in_flight.give_up()
             self._in_flight = None

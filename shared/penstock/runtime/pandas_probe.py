@@ -20,7 +20,7 @@ class _NoPandas:
 def probe_without_pandas() -> None:
     """Lets pyarrow look for pandas, which it does once, while pandas cannot be found.
 
-    ``to_pandas`` and the like look again and find it.
+    ``to_pandas`` and similar functions look again later and find pandas.
     """
     if "pandas" in sys.modules:
         return
@@ -33,7 +33,7 @@ def probe_without_pandas() -> None:
 
 
 def use_pandas_if_imported() -> None:
-    """Tells pyarrow of pandas if a user's code has imported it, so that it recognises a Series and takes its
-    NaN for NULL."""
+    """Lets pyarrow look for pandas again if a user's code has imported pandas, so that pyarrow recognises a
+    Series and takes its NaN for NULL."""
     if "pandas" in sys.modules and not pa.lib._pandas_api.have_pandas:
         pa.table({}).to_pandas()

@@ -30,14 +30,14 @@ class Partitioner(Protocol):
 
 
 class ToOne:
-    """All rows to one channel: forward and global edges."""
+    """Sends all rows to one channel: forward and global edges."""
 
     def partition(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         return ((0, batch),)
 
 
 class ToAll:
-    """Every row to every channel (by reference)."""
+    """Sends every row to every channel, by reference."""
 
     def __init__(self, channels: int) -> None:
         self._channels = channels
@@ -60,7 +60,7 @@ class RoundRobin:
 
 
 class ByKeyGroup:
-    """By the key group of the key columns: one ``take``, then slices without a copy."""
+    """Sends a row to the channel of its key group: one ``take`` per batch, then slices without a copy."""
 
     def __init__(self, keys: tuple[int, ...], channels: int, max_parallelism: int) -> None:
         self._keys = keys
@@ -85,7 +85,7 @@ class ByKeyGroup:
 
 
 class ByFunction:
-    """By a user's function of (record, number of channels), which gives the channel.
+    """Sends a record to the channel that a user's function of (record, number of channels) returns.
 
     Raises FunctionError if the function fails, or names no channel.
     """

@@ -1,4 +1,5 @@
-"""The elements in flight when a barrier overtakes: those of each channel before it."""
+"""Records the elements in flight when a barrier overtakes: the elements of each channel before the
+barrier."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class ChannelContent:
 
     def add(self, element: Element, nbytes: int) -> None:
         """Add an element; a barrier is ignored, because its checkpoint was given up."""
-        if not isinstance(element, Barrier):  # belongs to a checkpoint that was given up
+        if not isinstance(element, Barrier):  # A barrier here belongs to a checkpoint that was given up.
             self.elements.append(element)
             self.nbytes += nbytes
 
@@ -39,7 +40,7 @@ class Recording:
     """The channels' content before the barrier of one checkpoint. Channels on which the barrier has not
     arrived are *open*: what they bring is recorded until it does.
 
-    ``on_done``: called when the last of them has brought it (or has ended).
+    ``on_done``: called when the barrier has arrived on the last open channel, or that channel has ended.
     """
 
     def __init__(self, barrier: Barrier) -> None:

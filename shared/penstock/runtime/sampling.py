@@ -1,7 +1,7 @@
 """Samples what the data thread of a slot does: for each vertex a tree of frames, as flame graphs show it.
 
 A thread looks at the data thread's stack every few milliseconds. A sample counts for the vertex whose task is in a
-step at that moment; a moment in which no step runs counts for nobody.
+step at that moment; if no step runs, the sample counts for no vertex.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 #: Bounds of one sampling, so that a request cannot hold a slot's thread for long.
 MAX_SAMPLES, MIN_INTERVAL_MS = 500, 5
-#: Deeper frames are left out, and so are the smallest frames beyond so many.
+#: Deeper frames are left out. If a tree has more than MAX_FRAMES frames, the smallest are left out, too.
 MAX_DEPTH, MAX_FRAMES = 100, 1_500
 _STEP = Task._step.__code__
 _NAME_CHARACTERS = 160
 
 
 class Tree:
-    """A frame while samples are added up."""
+    """A frame of the tree while samples are counted."""
 
     __slots__ = ("children", "name", "off_cpu", "on_cpu")
 

@@ -1,8 +1,8 @@
 """A slot process: one allocation of one job attempt, on one data thread.
 
 Commands come from the task manager over the control channel, data sockets over the fd channel. The loop is
-uvloop; tasks run in steps on it. The cyclic collector runs when the loop is idle (``collector``). A lost
-control channel means that the task manager is gone: the slot ends.
+uvloop; tasks run in steps on it. The cyclic collector runs when the loop is idle (``collector``). When the
+control channel is lost, the task manager is gone, and the slot ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 REPORT_S = 1.0
 #: If a step holds the loop for this long, its stack is written to the slot's log.
 STALL_S = 5.0
-#: When the slot is ended, data of finished tasks has this long to leave.
+#: When the slot ends, data of finished tasks gets this many seconds to leave the process.
 DRAIN_S = 0.5
 _SWITCH_INTERVAL_S = 2e-4
 
@@ -266,7 +266,7 @@ class Slot:
             if not task.state.terminal:
                 self._spawn(task.fail(err))
 
-    # -- figures --------------------------------------------------------------------------------
+    # -- metrics --------------------------------------------------------------------------------
 
     async def _report_periodically(self) -> None:
         try:
@@ -288,7 +288,8 @@ class Slot:
         return all(task.clock.state != "busy" and not task.scheduled for task in self._tasks().values())
 
     def _report(self) -> None:
-        """If metrics cannot be collected, all tasks fail; otherwise the slot would look idle for ever."""
+        """Reports metrics. If they cannot be collected, all tasks fail; otherwise the slot would look idle
+        for ever."""
         if self._deploy is None or self._broken or self._control.unread_bytes > MAX_UNREAD_BYTES:
             return
         try:
@@ -349,7 +350,7 @@ class Slot:
         self._reports.log("error", "slot_failed", error=repr(err))
         sys.stderr.write(without_credentials("".join(traceback.format_exception(err))))
         if self._broken is not None:
-            return  # they fail already
+            return  # All tasks fail already.
         self._broken = err
         for task in self._tasks().values():
             self._spawn(task.fail(err))

@@ -1,4 +1,4 @@
-"""What a slot tells its task manager: what becomes of its tasks and their checkpoints, and log lines."""
+"""The reports of a slot to its task manager: states of tasks, their checkpoints, and log lines."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from penstock.messages.slot import ErrorInfo
     from penstock.runtime.task import Task
 
-#: Metrics and log lines are dropped while this much waits for the task manager to read.
+#: Metrics and log lines are dropped while the task manager has more unread bytes than this.
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
-#: Bytes of a line for the task manager's log.
+#: The most characters of a field in the task manager's log.
 MAX_LOG_CHARACTERS = 16 * 1024
 
 
 class SlotReports:
-    """The tasks' listener. ``before_end``: is called before a task's last report."""
+    """The listener of a slot's tasks. ``before_end`` is called before a task's last report."""
 
     def __init__(self, control: ControlChannel, before_end: Callable[[], None]) -> None:
         self._control = control
         self._before_end = before_end
-        #: What the slot runs; None: nothing yet.
+        #: The deployment that the slot runs; None before there is one.
         self.deploy: Deploy | None = None
 
     def state_changed(

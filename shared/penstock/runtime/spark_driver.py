@@ -1,8 +1,8 @@
 """A slot's side of the process that talks to Spark for it.
 
-The process is either one that waits, warm, at its task manager (its imports alone take a second), or one
-started here. Both speak over a Unix socket: the job goes in as one frame, frames come out. When the slot
-closes its half, the driver interrupts its query and ends.
+The task manager keeps a warm process waiting, because its imports alone take a second. Without one, the slot
+starts a process itself. Slot and process talk over a Unix socket: the job goes in as one frame, and frames
+come out. When the slot closes its half, the driver interrupts its query and ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 class Driver:
-    """``log_path``: the output of the driver, and of the user's code in it."""
+    """The driver process of one job. ``log_path``: the output of the driver and of the user's code in it."""
 
     def __init__(
         self, reader: StreamReader, writer: StreamWriter, pid: int, log_path: Path, process: Process | None
@@ -86,7 +86,7 @@ class Driver:
         return await self._reader.readexactly(length)
 
     async def outcome(self) -> str:
-        """How the driver ended, as far as its parent reports it; unknown if no parent answers."""
+        """How the driver ended, as its parent process reports it; unknown if the parent does not answer."""
         if self._process is None:
             return f"process {self._pid} closed its connection"
         code = await self._process.wait()
@@ -102,7 +102,7 @@ class Driver:
                     while await self._reader.read(65_536):
                         pass
             except ConnectionError:
-                pass  # it is gone, as was wanted
+                pass  # The driver has ended already.
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """A source whose rows Spark computes.
 
 Spark's client blocks and has threads of its own. So it runs in a process beside the slot's
-(``penstock.spark.driver``), which dies with it. Rows come back in Arrow batches; at most a few wait here,
-then the driver waits in turn.
+(``penstock.spark.driver``), which ends with the slot. Rows come back in Arrow batches. At most a few batches
+wait here; then the driver has to wait.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from penstock.snapshots.contract import RestoredState
 
 _decoder: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
-#: Batches that wait to be polled.
+#: The most batches that wait to be polled.
 _WAITING = 8
 _LAST_WORDS_BYTES = 2_000
-#: What the driver does before a query can run: Spark itself may still be starting.
+#: The steps of the driver before a query can run. Spark itself may still be starting.
 _BEFORE_QUERIES = ("starting", "connecting")
 
 
@@ -153,13 +153,13 @@ class SparkQueryOperator(SourceDriver):
             )
         except Exception as err:
             error = err
-        # First: once the end is known here, the task ends, and this coroutine with it.
+        # This comes first: once ``_done`` is set, the task ends, and this coroutine with it.
         await self._reporter.write(self._progress)
         self._done, self._error = done, error
         self._changed.set()
 
     async def _handle(self, frame: FromDriver) -> bool:
-        """Whether it was the last frame."""
+        """Handles a frame. Returns whether it was the last one."""
         match frame:
             case Progress():
                 self._progress = frame
@@ -170,7 +170,7 @@ class SparkQueryOperator(SourceDriver):
                             await self._batches.put(Batch.from_arrow(self.ctx.output_schema, part))
                             self._changed.set()
             case Done():
-                # Spark's last report may be older than its end.
+                # Spark's last report may be older than the end of the query.
                 now = self._progress
                 self._progress = msgspec.structs.replace(
                     now, stages_completed=now.stages, tasks_completed=now.tasks, tasks_active=0
@@ -212,7 +212,7 @@ class SparkQueryOperator(SourceDriver):
         return OperatorSnapshot(lists={"query": [state]})
 
     async def stop(self) -> None:
-        """Ends the query, too: the driver interrupts it."""
+        """Ends the query as well, by stopping the driver."""
         await end_tasks(self._tasks)
         if self._driver is not None:
             await self._driver.stop()

@@ -27,7 +27,7 @@ _LOG_BYTES = 32_768
 
 
 class LogTail:
-    """The text that is appended to a file from now on: its last 32 KiB."""
+    """The last 32 KiB of the text that is appended to a file from now on."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -42,7 +42,7 @@ class LogTail:
             start = min(max(self._from, size - _LOG_BYTES), size)
             file.seek(start)
             text = file.read().decode(errors="replace")
-        # A line that is cut in two is left out.
+        # The first line is left out, because it may be cut.
         return text if start == self._from else text.partition("\n")[2]
 
 
@@ -55,13 +55,14 @@ class Reporter:
         self._written: bytes | None = None
 
     async def run(self, current: Callable[[], Progress]) -> None:
-        """Runs until cancelled."""
+        """Writes the report periodically until cancelled."""
         while True:
             await self.write(current())
             await asyncio.sleep(_EVERY_S)
 
     async def write(self, progress: Progress) -> None:
-        """Writes the report if it has changed. If the store refuses, the report is lost, not the job."""
+        """Writes the report if it has changed. A failure of the store loses the report and does not fail the
+        job."""
         if self._ctx.store is None:
             return
         report = SparkReport(

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from penstock.runtime.listener import TaskListener
     from penstock.runtime.outputs import Outputs
 
-#: At first a batch is cut to this many rows; then by measured time.
+#: The first batch is cut to this many rows; later ones by measured time.
 FIRST_ROWS = 256
 MAX_ROWS = 65_536
 
@@ -180,7 +180,7 @@ class Task:
             self.spawn(self.fail(err))
 
     async def finished(self, final: StateHandle) -> None:
-        """All work is done and sent."""
+        """Ends the task as FINISHED, when all work is done and sent."""
         if self.state is not ExecutionState.RUNNING:
             return
         await self._close()
@@ -222,13 +222,13 @@ class Task:
     # -- steps -------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """There may be work: run a step soon."""
+        """Schedules a step, because there may be work."""
         if not self._scheduled and self.state is ExecutionState.RUNNING:
             self._scheduled = True
             self._loop.call_soon(self._step)
 
     def do(self, work: Iterator[None]) -> None:
-        """Runs work before any input, in the order given."""
+        """Schedules work that runs before any input, in the order of the calls."""
         self._todo.append(work)
         self.wake()
 
@@ -298,7 +298,7 @@ class Task:
         return blocked
 
     def _run_empty(self) -> str:
-        """There is no work: all accumulated rows are sent."""
+        """Sends all collected rows when there is no more work."""
         self.outputs.flush()
         self.sinks.flush_soon()
         at_ms = self.sources.next_position_ms(self._environment.now_ms())
@@ -383,7 +383,7 @@ class Task:
     # -- checkpoints -----------------------------------------------------------------------
 
     def trigger_checkpoint(self, barrier: Barrier) -> None:
-        """From the coordinator, to a task without running upstream tasks."""
+        """Starts a checkpoint on the coordinator's trigger; for tasks without running upstream tasks."""
         self.checkpoints.trigger(barrier)
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:

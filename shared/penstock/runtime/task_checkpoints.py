@@ -38,7 +38,7 @@ class TaskCheckpoints:
         self._listener = listener
         self._snapshots = SnapshotWriter(environment, task.vertex, task.descriptor, task.contexts.epochs)
         self._overtaking = Overtaking(task, environment)
-        #: The last checkpoint that it took part in, or was restored from.
+        #: The last checkpoint that the task took part in, or was restored from.
         self.last_id = 0
         self._waiting_triggers: list[Barrier] = []
         self._commits: asyncio.Task[None] | None = None
@@ -46,9 +46,9 @@ class TaskCheckpoints:
         self._drained: asyncio.Future[None] | None = None
         self._ended_gates: set[int] = set()
         self._all_done = False
-        #: True if it takes no part in further checkpoints, because its final state is being written.
+        #: True if the task takes part in no further checkpoint, because its final state is being written.
         self.closing = False
-        #: Checkpoint after whose completion the task ends (final, stop, drain).
+        #: The checkpoint whose completion ends the task (final, stop, drain).
         self._last_wanted: int | None = None
         self.final_wanted = False
         #: Stop or drain: the checkpoint after whose barrier no more work is done.
@@ -57,7 +57,7 @@ class TaskCheckpoints:
     # -- triggers ------------------------------------------------------------------------
 
     def trigger(self, barrier: Barrier) -> None:
-        """From the coordinator, to a task without running upstream tasks."""
+        """Starts a checkpoint on the coordinator's trigger; for tasks without running upstream tasks."""
         task = self._task
         if task.state is not ExecutionState.RUNNING or self.closing:
             finishing = self.closing or task.state is ExecutionState.FINISHED
@@ -83,7 +83,7 @@ class TaskCheckpoints:
         yield
 
     def gate_ended(self, gate: int) -> None:
-        """A gate has ended: a trigger that waits for it may start."""
+        """Starts triggers that waited for the end of a gate."""
         self._ended_gates.add(gate)
         self.replayed()
 
@@ -108,7 +108,7 @@ class TaskCheckpoints:
         return self._overtaking.taking
 
     def urgent_work(self, max_rows: int) -> Iterator[None] | None:
-        """The work before the barrier, then the barrier itself."""
+        """The work before a barrier that overtakes, then the barrier itself."""
         gates = self._task.gates
         event = gates.urge(max_rows)
         if event is not None:
@@ -120,7 +120,7 @@ class TaskCheckpoints:
     def take(
         self, barrier: Barrier, alignment_ms: float, overtaken: InFlight | None = None
     ) -> Iterator[None]:
-        """The barrier has arrived: output before it, the barrier, the state."""
+        """Takes a checkpoint: emits the output before the barrier, then the barrier, then takes the state."""
         env, task, checkpoint_id = self._environment, self._task, barrier.checkpoint_id
         self.last_id = checkpoint_id
         task.gates.forget(checkpoint_id)
@@ -162,7 +162,7 @@ class TaskCheckpoints:
         started = self._environment.time_s()
         await self._task.contexts.flush_dead_letters()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
-        if handle is None:  # aborted: the job master does not wait for it
+        if handle is None:  # The checkpoint was aborted, so the job master does not wait for an answer.
             return
         in_flight_bytes = 0 if overtaken is None else overtaken.nbytes
         handle = msgspec.structs.replace(handle, in_flight_bytes=in_flight_bytes)
@@ -187,7 +187,7 @@ class TaskCheckpoints:
 
         return {IN_FLIGHT_ITEMS: await self._environment.helper.run(encode)}
 
-    # -- what became of it ---------------------------------------------------------------------
+    # -- completion and abort ------------------------------------------------------------------
 
     def complete(self, checkpoint_id: int) -> None:
         """The checkpoint is in the log: commit. May be repeated."""
@@ -198,7 +198,7 @@ class TaskCheckpoints:
 
     async def _commit(self, checkpoint_id: int, before: asyncio.Task[Any] | None) -> None:
         if before is not None:
-            # Not ``await before``: cancelling this one must not cancel that one.
+            # ``await before`` would cancel the earlier commit when this one is cancelled.
             await asyncio.wait([before])
         self._chain.checkpoint_complete(checkpoint_id)
         await self._task.sinks.commit(checkpoint_id)

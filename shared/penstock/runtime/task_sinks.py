@@ -45,13 +45,13 @@ class TaskSinks:
             self._wake()
 
     def flush_soon(self) -> None:
-        """Input ran empty: flushes the rows since the last time."""
+        """Flushes, when the input ran empty, the rows since the last flush."""
         if not self.unflushed:
             return
         self.unflushed = False
         for sink in self._sinks:
             if sink in self._flushes:
-                self.unflushed = True  # once more, when this flush is over
+                self.unflushed = True  # They are flushed when this flush is over.
             elif sink.has_flush:
                 self._flushes[sink] = self._spawn(self._flush(sink))
 
@@ -72,7 +72,7 @@ class TaskSinks:
         return any(sink.wants_final_checkpoint() for sink in self._sinks)
 
     async def flushed(self) -> None:
-        """Waits until the flushes under way are over."""
+        """Waits until all running flushes have ended."""
         if self._flushes:
             await asyncio.wait(list(self._flushes.values()))
 

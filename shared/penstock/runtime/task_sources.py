@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from penstock.runtime.chain import Chain, SourceNode
     from penstock.runtime.environment import Environment
 
-#: A source that gives fewer rows than this at once has nearly run empty.
+#: A poll that returns fewer rows than this is a trickle: the source has nearly run empty.
 TRICKLE_ROWS = 128
-#: A batch costs about 0.3 ms however small it is: a trickle is gathered for this long, or for the buffer
-#: timeout if that is shorter.
+#: Even a small batch costs about 0.3 ms, so rows of a trickle gather for this long, or for the buffer timeout
+#: if that is shorter.
 TRICKLE_PAUSE_S = 0.002
 
 
@@ -49,7 +49,7 @@ class TaskSources:
         return len(self._ended) == len(self._chain.sources)
 
     def due(self, now_ms: int) -> Iterator[None] | None:
-        """A watermark or idleness that must be emitted."""
+        """The work to emit a watermark or idleness; None if none is due."""
         for node in self._chain.sources:
             if node in self._ended:
                 continue
@@ -60,7 +60,7 @@ class TaskSources:
         return None
 
     def poll(self) -> Iterator[None] | None:
-        """Rows that some source has now, or the end of one."""
+        """The work for rows that a source has now, or for the end of a source; None if there is none."""
         for node in self._chain.sources:
             if node not in self._ended:
                 work = self._poll(node)
@@ -102,7 +102,7 @@ class TaskSources:
             self._wake()
 
     def next_position_ms(self, now_ms: int) -> int | None:
-        """When ``due`` should be asked again at the latest."""
+        """The latest time (ms) at which ``due`` must be asked again; None if there is none."""
         times = [
             node.operator.next_position_ms(now_ms) for node in self._chain.sources if node not in self._ended
         ]
@@ -133,7 +133,7 @@ class TaskSources:
 def timed(
     work: Iterator[None], rows: int, budget: RowBudget, time_s: Callable[[], float], before_s: float = 0.0
 ) -> Iterator[None]:
-    """Measures the time from pull to pull, to cut the next batch to a step."""
+    """Measures the time that the work takes between pulls, so that the next batch is cut to fit a step."""
     spent, at = before_s, time_s()
     for _ in work:
         spent += time_s() - at

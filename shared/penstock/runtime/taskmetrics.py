@@ -16,7 +16,7 @@ STATES = ("busy", "idle", "back-pressured")
 
 
 class TaskClock:
-    """Seconds spent busy, idle and back-pressured; they add up to the time that passed."""
+    """Counts the seconds spent busy, idle and back-pressured. Together they are the time that has passed."""
 
     __slots__ = ("_at", "_last", "_last_at", "_time_s", "_totals", "seconds", "state")
 
@@ -36,8 +36,8 @@ class TaskClock:
         self._at = now
 
     def rates(self, totals: tuple[int, ...]) -> tuple[dict[str, float], list[float]]:
-        """(ms a second in each state, how much each total has grown a second) since the last call. The first
-        call counts from zero."""
+        """Rates since the last call: (ms per second in each state, growth of each total per second). The
+        first call counts from zero."""
         self.enter(self.state)
         took = max(self._at - self._last_at, 1e-6)
         ms = {s: (self.seconds[s] - self._last[s]) * 1000 / took for s in STATES}
@@ -99,7 +99,8 @@ def collect_metrics(task: Task) -> TaskMetrics:
 
 
 def _read(gauge: Callable[[], float | int | None]) -> float | int | None:
-    """A gauge may be a user's: if it raises, it has no value, and the report continues."""
+    """The value of a gauge; None if it raises. A gauge may be the user's code, and must not stop the
+    report."""
     try:
         return gauge()
     except Exception:

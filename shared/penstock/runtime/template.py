@@ -3,16 +3,17 @@
 ``python -m penstock.runtime.template <fd>``; ``fd`` is a SOCK_SEQPACKET socket on which the task manager
 sends ``ForkSlot`` with two descriptors and receives ``FromTemplate``.
 
-It has one thread and keeps it that way: it runs no kernel, opens no store, makes no loop, imports no user
-module, because libraries that started threads hang in a forked child (measured). When its socket closes it
-exits; slots die with it (PR_SET_PDEATHSIG).
+The template must have only one thread, because libraries that have started threads hang in a forked child
+(measured). So it runs no kernel, opens no store, makes no event loop and imports no user module. When its
+socket closes, the template exits, and its slots end with it (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
 
 import os
 
-# Set before they are imported: NumPy's BLAS and Arrow's jemalloc would start threads here.
+# Set before NumPy and Arrow are imported: NumPy's BLAS and Arrow's jemalloc would start threads in this
+# process.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 # By default Arrow gives memory back after 10 ms, and every batch then pays for fresh pages: a fifth of the
@@ -40,8 +41,8 @@ from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.output_files import OutputFiles
 from penstock.runtime.pandas_probe import probe_without_pandas
 
-#: Imported before the first fork, so that slots share them. Not Polars: importing it
-#: starts a thread; a function that uses it imports it in the slot.
+#: Modules imported before the first fork, so that slots share them. Polars is not among them, because its
+#: import starts a thread; a function that uses Polars imports it in the slot.
 PRELOAD = (
     "numpy",
     "pyarrow",
@@ -54,8 +55,8 @@ PRELOAD = (
     "penstock.functions.evaluate",
 )
 PRELOAD_PACKAGES = ("penstock.runtime", "penstock.functions")
-#: Imported one by one while no slot is wanted. A slot forked before that imports what its job needs of
-#: these.
+#: Modules imported one by one while no slot is requested. A slot that is forked earlier imports the ones that
+#: its job needs.
 PRELOAD_LATER = (
     "cloudpickle",
     "zoneinfo",
@@ -83,7 +84,7 @@ def preload() -> None:
 
 
 def modules_of(package_name: str) -> list[str]:
-    """All modules below a package, this one excepted."""
+    """The names of all modules below a package, without this module."""
     package = importlib.import_module(package_name)
     found = pkgutil.walk_packages(package.__path__, package_name + ".")
     return [m.name for m in found if m.name != "penstock.runtime.template"]
@@ -129,7 +130,8 @@ class Template:
 
     @staticmethod
     def _import_one(later: list[str]) -> int | None:
-        """Imports the next module of ``later``; the pause before the one after it."""
+        """Imports the next module of ``later``. Returns the pause (ms) before the one after it; None after
+        the last."""
         name = later.pop(0)
         try:
             if name in PRELOAD_LATER_PACKAGES:
@@ -137,7 +139,7 @@ class Template:
             else:
                 importlib.import_module(name)
         except Exception:
-            # Not fatal here: the slot that needs it will report it.
+            # The error is not fatal here: a slot that needs the module will report it.
             traceback.print_exc()
         if later:
             return _NEXT_MS

@@ -1,4 +1,4 @@
-"""Which subtasks an edge connects, for both ends; no other module decides this."""
+"""Says which subtasks an edge connects, seen from both ends. Only this module decides that."""
 
 from __future__ import annotations
 
