@@ -1,4 +1,4 @@
-"""Grouped and windowed aggregation as Spark's own, where results agree."""
+"""Compiles grouped and windowed aggregation to Spark's own where both engines give the same results."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ORDERED = (
     t.FloatType, t.DoubleType,
 )  # fmt: skip
 _UNGROUPABLE = (t.MapType, t.MultisetType, t.RawType)
-#: Widest DECIMAL whose sum in Spark (ten digits more) still fits.
+#: The largest precision of a DECIMAL whose sum in Spark, with ten more digits, still fits.
 _SUMMABLE_PRECISION = 28
 
 
 @dataclass(frozen=True)
 class Part:
-    """``partial``: the aggregate over the group; ``final``: the result of it, made of the
-    column of that name."""
+    """An aggregate call in two steps. ``partials``: Spark's aggregates over the group; ``final``: makes the
+    result from the names of their columns."""
 
     partials: tuple[Column, ...]
     final: Any
@@ -44,7 +44,7 @@ class Part:
 def native_aggregates(
     calls: Sequence[AggregateCall], columns: Sequence[Column], types: Sequence[LogicalType]
 ) -> list[Part] | None:
-    """Each call as Spark's, or None when one is not."""
+    """The calls as Spark's aggregates; None if Spark has no equivalent of one of them."""
     out = []
     for call in calls:
         made = _native(call, columns, types)
@@ -109,7 +109,7 @@ def _sum(function: str, value: Column, kind: LogicalType, call: AggregateCall, r
     if function in ("$SUM0", "SUM0"):
         return Part((total,), lambda name: F.coalesce(col(name).cast(result), F.lit(0).cast(result)))
     if isinstance(kind, t.INTEGERS):
-        # Towards zero, as Java divides; Spark's own average is a DOUBLE.
+        # Our average of integers rounds towards zero, as Java divides; Spark's own average is a DOUBLE.
         return Part(
             (total, count_of(value)), lambda name, other: F.expr(f"`{name}` div `{other}`").cast(result)
         )
@@ -155,7 +155,7 @@ def window_aggregate(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) 
     if any(isinstance(types[k], _UNGROUPABLE) for k in spec.keys):
         return None
     if spec.windowed_input is None and window.time is None:
-        return None  # processing time: what the clock says while it runs
+        return None  # Windows in processing time depend on the clock while the job runs.
     if native_aggregates(spec.aggregates, frame.columns(), types) is None:
         return None
     if spec.windowed_input is not None:
@@ -173,7 +173,7 @@ def window_aggregate(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) 
     assert parts is not None
     names = [f"__k{i}" for i in range(len(spec.keys))]
     keys = [(n, columns[k]) for n, k in zip(names, spec.keys, strict=True)]
-    # A cumulating window's start does not tell its windows apart; its end does.
+    # Cumulating windows share their start, so the end tells them apart.
     carried = ("__we",) if window.kind != "cumulate" else ("__we", "__ws")
     df, results = grouped(frame, [*keys, *((n, col(n)) for n in carried)], parts, rows.df)
     ends = col("__we")
@@ -205,7 +205,7 @@ def _over_windowed(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) ->
 
 
 def _sessions(spec: s.WindowAggregateSpec, frame: Frame, output: Schema) -> Frame:
-    """Rows of a key whose distance is at most the gap share a session."""
+    """Aggregates over sessions: rows of a key share a session if their distance is at most the gap."""
     types = frame.schema.types
     window = spec.window
     assert window.time is not None

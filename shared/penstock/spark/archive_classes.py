@@ -1,6 +1,7 @@
 """Makes the archive of Spark's classes (``class_archive``): ``python -m penstock.spark.archive_classes``.
 
-It starts a Spark, runs queries of each kind there, and lets Java write down the classes that these took.
+The program starts a Spark and runs queries of each kind there. When Spark ends, Java writes the classes that
+it loaded into the archive.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from penstock.spark.java import java_environment
 from penstock.spark.server import TOKEN_VARIABLE, command
 from penstock.spark.session import open_session
 
-#: A guard against hanging only.
+#: Long enough for a slow machine: the limit only keeps the program from hanging for ever.
 _TIMEOUT_S = 1800.0
 
 
 def make() -> Path:
-    """Makes the archive anew and returns its path; takes about a minute. Raises ExternalError if Spark does not
-    start, and JavaMissingError."""
+    """Makes the archive anew, which takes about a minute, and returns its path. Raises ExternalError if Spark
+    does not start, and JavaMissingError if there is no Java."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -50,7 +51,7 @@ def make() -> Path:
             _wait(port, server, log)
             os.environ[TOKEN_VARIABLE] = token
             _warm(f"sc://localhost:{port}", folder)
-            server.send_signal(signal.SIGTERM)  # Java writes the archive as it ends
+            server.send_signal(signal.SIGTERM)  # Java writes the archive when it ends
             server.wait(_TIMEOUT_S)
         finally:
             server.kill()
@@ -79,7 +80,7 @@ def _wait(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _warm(url: str, folder: Path) -> None:
-    """Queries of each kind, so that the classes that they take are loaded."""
+    """Runs queries of each kind, so that Java loads the classes that they need."""
     from pyspark.sql import functions as f
 
     spark: Any = open_session(url)
@@ -99,7 +100,7 @@ def _same(batches: Any) -> Any:
 
 
 def main() -> None:
-    """The entry point: makes the archive, unless it is there."""
+    """The entry point: makes the archive, unless it exists already."""
     try:
         path = archive_path()
         sys.stdout.write(f"{path} is there\n" if path.exists() else f"made {make()}\n")

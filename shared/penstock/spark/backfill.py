@@ -1,11 +1,10 @@
-"""A job's history on Spark, and its state from there: the batch half of a backfill.
+"""Reads a job's history on Spark and makes a checkpoint from it: the batch half of a backfill.
 
-The streaming job's own vertices run as Spark stages, one after the other: each subtask drives
-its chain of operators over its rows (``backfill_task``), rows go on by the job's own
-partitioning (``backfill_edges``), and the snapshots that the subtasks write become one
-manifest: a checkpoint, as if the streaming runtime had read the history and stopped at the
-seam. Which splits are history and where live begins is fixed before anything is read, once
-for all attempts (``backfill_seam``).
+The vertices of the streaming job run as Spark stages, one after the other. Each subtask drives its chain of
+operators over its rows (``backfill_task``). Rows go to the next stage by the job's own partitioning
+(``backfill_edges``). The snapshots that the subtasks write become one manifest: a checkpoint, as if the
+streaming runtime had read the history and stopped at the seam. Before anything is read, and once for all
+attempts, the seam fixes which splits are history and where live data begins (``backfill_seam``).
 """
 
 from __future__ import annotations
@@ -50,7 +49,8 @@ _TASKS = "subtask int, splits string"
 
 @dataclass(frozen=True)
 class BackfillResult:
-    """``manifest_key``: of the checkpoint to go on from; ``rows``: of the history."""
+    """``manifest_key``: the manifest of the checkpoint from which the stream starts; ``rows``: the number of
+    rows of the history."""
 
     manifest_key: str
     manifest: CheckpointManifest
@@ -61,8 +61,8 @@ class BackfillResult:
 class _Ran:
     """A vertex whose subtasks have finished.
 
-    ``frame``: their segments (None: no vertex reads them). ``edges``: by edge number, the event time of the
-    output at the end.
+    ``frame``: the segments of their output (None: no vertex reads them). ``edges``: edge number → the
+    watermark of the output at the end.
     """
 
     reports: list[Report]
@@ -71,8 +71,8 @@ class _Ran:
     edges: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Splits are read one after another, each with its own time: together they have got as
-        # far as the last. Subtasks behind them are all at the time of their inputs.
+        # Each split of a source is read with a watermark of its own: the source has come as far as its
+        # furthest split. For other vertices the lowest watermark of a subtask counts.
         pick = max if self.source else min
         self.edges = _merged([r.edges for r in self.reports], pick)
         self.watermarks = _merged([r.watermarks for r in self.reports], pick)
@@ -88,7 +88,8 @@ def _merged(parts: list[dict[Any, int]], pick: Callable[[int, int], int]) -> dic
 
 
 class Backfill:
-    """``graph``: the streaming job as it is planned for the backfill (``plan.backfill``)."""
+    """Runs the backfill of one job. ``graph``: the streaming job as planned for the backfill
+    (``plan.backfill``)."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Backfill:
         self._ran: dict[str, _Ran] = {}
 
     def run(self, tell: Callable[[str], None] = lambda _: None) -> BackfillResult:
-        """Read the history and store the state. ``tell``: what is worked at."""
+        """Reads the history and stores the state. ``tell`` is called with the step that begins."""
         tell("fixing the seam")
         seam = asyncio.run(self._begin())
         try:
@@ -158,7 +159,7 @@ class Backfill:
         frames = [r.frame for r in ran.values() if r.frame is not None]
         if not frames:
             return
-        # A live source that has no history has said nothing: time stands still behind it.
+        # A live source without a history has made no watermark yet, so event time does not rise behind it.
         finals = {
             edge.target_gate: self._ran[edge.source].edges.get(self._numbers[edge.id], MIN_WATERMARK)
             if edge.source in self._ran
@@ -199,7 +200,7 @@ class Backfill:
         )
 
     def _executed(self, vertex: JobVertex, rows: DataFrame, *, source: bool) -> _Ran:
-        """Run the stage. What others read of it stays on the executors' disks."""
+        """Runs the stage. Output that other stages read stays on the executors' disks."""
         read = bool(self._graph.outputs_of(vertex.id))
         kept = rows.persist(StorageLevel.DISK_ONLY) if read else None
         found = (rows if kept is None else kept).filter(F.col("edge") == REPORT).select("payload").collect()
@@ -259,7 +260,7 @@ class Backfill:
 
 
 def _inline(vertex: JobVertex, snapshots: dict[str, OperatorSnapshot], index: int) -> StateHandle:
-    """What the driver itself adds: of no key group."""
+    """The handle of a snapshot that the driver itself adds. It holds no key group."""
     meta = {
         "operators": {node.uid: node.name for node in vertex.operators},
         "identities": identities(vertex.operators),

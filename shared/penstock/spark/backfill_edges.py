@@ -1,10 +1,10 @@
-"""How rows go from one stage of a backfill to the next: in segments through Spark's shuffle.
+"""Carries rows from one stage of a backfill to the next: in segments, through Spark's shuffle.
 
-A *segment* is a run of one subtask's output rows for one subtask behind an edge, encoded as a
-channel of the streaming engine would; Spark sees a few columns and a payload. ``watermark``
-is the output's event time when the segment's first row was made: a consumer that takes its
-producers' segments in that order, and lets its own time rise to it, does what it would have
-done in a stream. ``run`` names the run of the producer, of which only one counts.
+A *segment* holds consecutive output rows of one subtask for one subtask behind an edge, in the encoding of
+the streaming engine's channels; Spark sees a few columns and a payload. ``watermark`` is the watermark of the
+output when the segment's first row was made. A consumer takes the segments of its producers in the order of
+these watermarks and lets its own watermark rise with them, so it does what it would do in a stream. ``run``
+names the run of the producer: Spark may repeat a task, and only one run counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.runtime.elements import Control
     from penstock.types.logical import Schema
 
-#: ``edge`` of a record that is what a subtask says at its end (``payload``: JSON).
+#: ``edge`` of a record whose ``payload`` is the report of a subtask at its end (JSON).
 REPORT = -1
 COLUMNS = (
     "edge int, target int, watermark bigint, producer int, seq bigint, run string, flags int, payload binary"
@@ -38,11 +38,11 @@ _ARROW = pa.schema(
         ("seq", pa.int64()), ("run", pa.string()), ("flags", pa.int32()), ("payload", pa.binary()),
     ]
 )  # fmt: skip
-#: What a consumer reads in this order is a possible order of a stream.
+#: Records sorted by these columns are in an order that a stream could have.
 ORDER = ("target", "watermark", "producer", "seq")
-#: Rows of a segment, and of a batch that is made of segments.
+#: The size in rows at which a segment is closed, and of a batch that is made of segments.
 SEGMENT_ROWS = 16_384
-#: A segment of so many rows ends where event time rises.
+#: A segment with at least this many rows is closed when the watermark rises.
 LEAST_ROWS = 512
 
 Record = tuple[int, int, int, int, int, str, int, bytes]
@@ -62,8 +62,8 @@ def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
 
 
 class SegmentWriter:
-    """Stands where a task's edge writer stands. ``number``: of the edge in the graph;
-    ``consumers``: subtasks behind it."""
+    """Takes the place of a task's edge writer. ``number``: the edge's number in the graph; ``consumers``: the
+    number of subtasks behind the edge."""
 
     def __init__(
         self, edge: JobEdge, number: int, consumers: int, max_parallelism: int, producer: int, run: str
@@ -102,8 +102,8 @@ class SegmentWriter:
                 self._seal(target)
 
     def emit(self, element: Control) -> None:
-        """Take a watermark into account; other control elements are ignored."""
-        # Rows may always be ahead of event time: an open segment keeps its place.
+        """Notes a watermark; other control elements are ignored."""
+        # An open segment keeps its older watermark: rows may always be ahead of the watermark.
         if isinstance(element, Watermark):
             self.watermark = element.value
 
@@ -113,7 +113,7 @@ class SegmentWriter:
             self._seal(target)
 
     def taken(self) -> list[Record]:
-        """The segments that are closed since the last call."""
+        """The segments that were closed since the last call."""
         out, self._records = self._records, []
         return out
 
@@ -128,15 +128,14 @@ class SegmentWriter:
 
 
 class SegmentReader:
-    """Segments back into batches: (gate, watermark before them, rows). ``gates``: edge number →
-    (gate, schema)."""
+    """Turns segments back into batches. ``gates``: edge number → (gate, schema)."""
 
     def __init__(self, gates: dict[int, tuple[int, Schema]]) -> None:
         self._gates = {edge: (gate, ElementDecoder(schema)) for edge, (gate, schema) in gates.items()}
 
     def batches(self, records: Iterable[Record]) -> Iterator[tuple[int, int, Batch]]:
-        """(gate, watermark in µs, rows) of the records, in order; small neighbouring segments of a gate are
-        joined."""
+        """The batches of the records, in order: (gate, watermark in µs before the rows, rows). Small
+        neighbouring segments of a gate are merged."""
         held: list[Batch] = []
         rows, at = 0, (-1, MIN_WATERMARK)
         for edge, _, watermark, _, _, _, flags, payload in records:

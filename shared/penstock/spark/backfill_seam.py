@@ -1,7 +1,7 @@
-"""The seam: which splits are history, and where live begins, fixed before a row is read.
+"""The seam says which splits are history and where live data begins. It is fixed before a row is read.
 
-It is written once, create-only, under the job: a backfill that begins anew reads the same
-files and hands over the same positions, whatever came meanwhile.
+The seam is written once, create-only, among the job's objects: a backfill that begins again reads the same
+files and hands over the same positions, even if new data came meanwhile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Seam(msgspec.Struct, frozen=True):
-    """``history``, ``live``: source uid → splits; ``assigned``: enumerator uid → ids of all of
-    them. Sources without a history are in none."""
+    """``history``, ``live``: source uid → splits; ``assigned``: enumerator uid → ids of all these splits. A
+    source without a history appears in none of them."""
 
     history: dict[str, list[Split]] = {}
     live: dict[str, list[Split]] = {}
@@ -38,7 +38,8 @@ class Seam(msgspec.Struct, frozen=True):
 
 
 async def fix_seam(graph: JobGraph, store: Store, job_id: str, job: JobContext) -> Seam:
-    """The job's seam: what an earlier attempt fixed, else as things are now."""
+    """The job's seam: the one that an earlier attempt fixed, otherwise a new one from the splits that exist
+    now."""
     key = seam_key(job_id)
     found = await _stored(store, key)
     if found is not None:
@@ -67,7 +68,7 @@ async def _discovered(graph: JobGraph, store: Store, job_id: str, job: JobContex
         table = TableInfo(spec.schema, spec.options)
         hybrid = isinstance(connector, HybridConnector)
         if not hybrid and not connector.is_bounded(table):
-            continue  # it begins with the stream
+            continue  # An unbounded source without a history is read by the stream alone.
         splits = await _splits(enumerator, store, job_id, job)
         seam.assigned[enumerator.uid] = [split.id for split in splits]
         seam.history[source.uid] = [s for s in splits if not (hybrid and is_live(s.id))]
@@ -100,7 +101,7 @@ async def _splits(node: OperatorNode, store: Store, job_id: str, job: JobContext
 
 
 def enumerated_sources(graph: JobGraph) -> list[tuple[OperatorNode, OperatorNode]]:
-    """(enumerator, its source) of every scan."""
+    """The pair (enumerator, source) of every scan."""
     found = []
     for edge in graph.edges:
         enumerator = graph.vertex(edge.source).operators[edge.source_operator]

@@ -1,7 +1,7 @@
-"""A job's sink while its history is read: it writes what stands at the end.
+"""A job's sink while its history is read.
 
-Rows that only add go on at once. Of a changelog the rows that stand behind the history's last
-row are written, once: a sink by key gets one row a key.
+An append-only input is written at once. Of a changelog only the rows that remain after the history's last row
+are written, once: a sink by key gets one row for each key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import SinkSpec
     from penstock.operators.operator import Output
 
-#: A changelog is compacted when so many rows came, and as many as stood, since the last time.
+#: A changelog is compacted when it holds this many rows, and twice as many as remained after the last time.
 _ROWS = 65_536
 
 
 class HistorySink(SinkOperator):
-    """``emit`` False: the history's rows are not written at all."""
+    """Writes the rows that remain of the history. ``emit`` False: nothing of the history is written."""
 
     def __init__(self, spec: SinkSpec, *, emit: bool) -> None:
         super().__init__(spec)

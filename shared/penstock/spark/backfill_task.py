@@ -1,8 +1,9 @@
-"""A subtask of the streaming job in a Spark task: its share of the history, then its state.
+"""Runs a subtask of the streaming job in a Spark task: processes its share of the history, then writes its
+state.
 
-The vertex's own chain of operators runs over the rows, as in a slot, and what it keeps at
-the end is written as a slot writes it at a barrier: a snapshot object of the format of
-docs/state-format.md, from here straight into the job's object store.
+The vertex's own chain of operators runs over the rows, as in a slot. At the end the task writes the state as
+a slot does at a barrier: a snapshot object in the format of docs/state-format.md, straight into the job's
+object store.
 """
 
 from __future__ import annotations
@@ -54,16 +55,18 @@ if TYPE_CHECKING:
     from penstock.runtime.chain import ChainNode
     from penstock.spark.backfill_edges import Record
 
-#: A source lets event time rise after so many rows.
+#: A source lets its watermark rise each time after this many rows.
 _RISE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A vertex, as an executor needs it. ``inputs``: its edges, with their numbers in the
-    graph, and by gate the time that they reach at the end (``finals``); ``outputs``: (edge,
-    number, subtasks behind it, their max parallelism). ``runs``: of its producers, those that
-    count. ``subtasks``: how many there are."""
+    """A vertex, as an executor needs it.
+
+    ``subtasks``: number of subtasks. ``inputs``: (edge, number of the edge in the graph). ``finals``: gate →
+    the watermark that the gate reaches at the end. ``outputs``: (edge, its number, number of subtasks behind
+    it, their max parallelism). ``runs``: the runs of the producers that count.
+    """
 
     job_id: str
     attempt: int
@@ -79,8 +82,9 @@ class Stage:
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one subtask says at its end. ``watermarks``: by uid; ``edges``: by number, the
-    time of its output; ``reached``: source uid → the highest time its rows allow."""
+    """The report of one subtask at its end. ``watermarks``: uid → watermark; ``edges``: edge number →
+    watermark of the output; ``reached``: source uid → the highest watermark that the rows of the source
+    allow."""
 
     run: str
     subtask: int
@@ -92,7 +96,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` over rows of (subtask, splits: JSON of {source uid: [split]})."""
+    """Makes a function for ``mapInArrow``. It takes rows of (subtask, splits: JSON of {source uid:
+    [split]})."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
@@ -104,7 +109,8 @@ def source_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def vertex_stage(stage: Stage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` over segments, which come by target and in their order."""
+    """Makes a function for ``mapInArrow``. It takes segments sorted by target, each target's in their
+    order."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for index, records in itertools.groupby(records_of(batches), key=lambda r: r[1]):
@@ -131,10 +137,10 @@ class _Subtask:
             return HistorySink(spec, emit=self._stage.emit)
         return make_operator(spec)
 
-    # -- what it is given --------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     def read(self, splits: dict[str, list[Split]]) -> Iterator[pa.RecordBatch]:
-        """The history's rows come from the vertex's own sources."""
+        """Reads the splits with the vertex's own sources, and yields the records of the output."""
 
         async def work() -> Any:
             for node in self._chain.sources:
@@ -173,7 +179,7 @@ class _Subtask:
             yield record
 
     async def _rise(self, watermark: int | None) -> None:
-        """Event time of every input to ``watermark``, or (None) to where it ends."""
+        """Lets the watermark of every input rise to ``watermark``; None: to its final value."""
         for gate, final in self._stage.finals.items():
             value = final if watermark is None else min(watermark, final)
             if value > MIN_WATERMARK:
@@ -195,7 +201,8 @@ class _Subtask:
                 self._rows += batch.num_rows
                 since += batch.num_rows
                 if isinstance(source, SourceOperator):
-                    # Splits are put together by their times: as near as a batch tells.
+                    # Consumers merge the splits of a source by watermark, so it rises to the first row of
+                    # each batch.
                     await self._source_time(node, source.begins_us(batch))
                 await self._pull(self._chain.emit(node, iter((batch,))))
                 if since >= _RISE_ROWS:
@@ -214,7 +221,7 @@ class _Subtask:
         await self._assigned_times()
 
     async def _assigned_times(self) -> None:
-        """Operators in the chain that make watermarks of their own."""
+        """Passes on the watermarks of operators in the chain that make watermarks of their own."""
         for node in self._chain.nodes:
             operator = node.operator
             if isinstance(operator, WatermarkMaker):
@@ -226,7 +233,7 @@ class _Subtask:
             for operator in self._chain.pausing:
                 while not operator.ready():
                     await operator.wait_ready()
-        await asyncio.sleep(0)  # what operators do beside it (a file that is read ahead)
+        await asyncio.sleep(0)  # Lets background work of operators run (a file that is read ahead).
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -280,7 +287,7 @@ class _Subtask:
                 await node.operator.start()
 
     async def _end(self, environment: Environment) -> Report:
-        """The barrier behind the last row."""
+        """Does what a task does at a barrier, after the last row: the last output, then the state."""
         chain = self._chain
         await self._pull(chain.prepare_checkpoint(CHECKPOINT_ID))
         if chain.sinks:
@@ -314,7 +321,8 @@ class _Subtask:
         )
 
     async def _check_attempt(self, environment: Environment) -> None:
-        """A task whose driver is gone must not write over what the stream has written since."""
+        """Raises FencedError if another attempt has begun: this task must not overwrite rows that the stream
+        has written since."""
         assert environment.store is not None
         current = int(await environment.store.get(backfill_attempt_key(self._stage.job_id)))
         if current > self._stage.attempt:
@@ -356,12 +364,12 @@ class _Subtask:
 
 
 def _reached(source: Any) -> int | None:
-    """The watermark that the rows so far allow."""
+    """The watermark that the rows read so far allow."""
     return source.reached_us if isinstance(source, SourceOperator) else source.position(0)[0]
 
 
 async def _more(steps: Any) -> bool:
-    """One step of an asynchronous generator; False at its end."""
+    """Takes one step of an asynchronous generator. Returns False at its end."""
     try:
         await anext(steps)
     except StopAsyncIteration:

@@ -14,25 +14,26 @@ from pathlib import Path
 
 from penstock.spark.java import PACKAGED, java_environment
 
-#: The folder of archives; without it, a folder of the user's cache.
+#: The environment variable with the folder of archives. Default: a folder in the user's cache.
 FOLDER_VARIABLE = "PENSTOCK_SPARK_CLASSES"
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java and this PySpark lies. Raises JavaMissingError if there is no Java."""
+    """The path of the archive for this Java and this PySpark. Raises JavaMissingError if there is no Java."""
     import pyspark
 
     given = os.environ.get(FOLDER_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     java = java_environment()
-    # Java itself compares the paths and times of the jars, and leaves an archive that does not fit.
+    # The name need not cover the jars: Java compares their paths and times, and ignores an archive that does
+    # not fit.
     what = [*sorted(java.values()), _release(java), pyspark.__file__, pyspark.__version__]
     name = hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
     return (Path(given) if given else Path(cache) / "penstock" / "spark-classes") / f"{name}.jsa"
 
 
 def _release(java: dict[str, str]) -> str:
-    """What this Java says of itself, so that each version of it has an archive of its own."""
+    """The release text of this Java, so that each version of Java has an archive of its own."""
     home = Path(java[PACKAGED]).parents[1] if PACKAGED in java else Path(java["JAVA_HOME"])
     try:
         return (home / "release").read_text()
@@ -41,9 +42,11 @@ def _release(java: dict[str, str]) -> str:
 
 
 def java_options() -> str:
-    """Java's options for the archive; empty where there is none. Raises JavaMissingError if there is no Java."""
+    """Java's options for the archive; empty if there is no archive. Raises JavaMissingError if there is no
+    Java."""
     path = archive_path()
-    if not path.exists() or " " in str(path):  # Spark divides the options at spaces
+    if not path.exists() or " " in str(path):  # Spark splits the options at spaces
         return ""
-    # Of an archive that does not fit Java would warn on the standard output of whatever starts Spark.
+    # Without the second option Java would warn of an archive that does not fit, on the standard output of the
+    # process that starts Spark.
     return f"-XX:SharedArchiveFile={path} -Xlog:cds*=off"

@@ -1,4 +1,4 @@
-"""What a changelog leaves behind."""
+"""Compacts changelogs to the rows that remain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compacted(batches: list[Batch], keys: tuple[int, ...]) -> Iterator[Batch]:
-    """The rows that a changelog leaves behind, in the order of their coming."""
+    """The rows that remain of a changelog, in the order in which they came."""
     if not batches:
         return
     if all(b.kinds is None for b in batches) and not keys:

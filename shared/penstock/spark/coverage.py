@@ -1,4 +1,4 @@
-"""What runs on Spark, decided before anything starts. Needs no pyspark."""
+"""Decides, before anything starts, whether a job can run on Spark. This module needs no pyspark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check(graph: JobGraph) -> None:
-    """UnsupportedError with the reason when the job cannot run on Spark."""
+    """Raises UnsupportedError with the reason if the job cannot run on Spark."""
     if graph.bounded:
         check_batch(graph)
         return
@@ -20,7 +20,7 @@ def check(graph: JobGraph) -> None:
 
 
 def check_batch(graph: JobGraph) -> None:
-    """UnsupportedError with the reason when the job cannot run as a Spark batch job."""
+    """Raises UnsupportedError with the reason if the job cannot run as a Spark batch job."""
     if not graph.bounded:
         raise UnsupportedError(
             "an unbounded job as a Spark batch job",
@@ -34,8 +34,8 @@ def check_batch(graph: JobGraph) -> None:
 
 
 def check_streaming(graph: JobGraph) -> None:
-    """UnsupportedError with the reason when the job cannot run as Structured Streaming; SpecError
-    when it names a folder for its checkpoints that Spark cannot write."""
+    """Raises UnsupportedError with the reason if the job cannot run as Structured Streaming, and SpecError if
+    the job names a folder for its checkpoints that Spark cannot write."""
     check_stream_folder(graph.config.get(SPARK_CHECKPOINTS, ""))
     depth: dict[tuple[str, int], int] = {}
     for vertex in graph.vertices:

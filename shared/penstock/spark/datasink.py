@@ -1,7 +1,8 @@
-"""Writing through a connector's sink writer, from Spark's tasks.
+"""Writes rows through a connector's sink writer, from Spark's tasks.
 
-Each task stages its rows and hands in the committables of one checkpoint; the driver commits
-those of the tasks that won, so what a connector writes exactly once it writes exactly once here.
+Each task stages its rows and returns the committables of one checkpoint. Spark may run a task twice; the
+driver commits the committables of one run of each task. So a connector that writes exactly once does so on
+Spark, too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Committables(WriterCommitMessage):
-    """What one task staged."""
+    """The committables of the rows that one task staged."""
 
     items: list[bytes]
     rows: int
@@ -53,7 +54,8 @@ class Writer(DataSourceArrowWriter):
 
         context = TaskContext.get()
         subtask, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        # A task's own number as the attempt: what a loser staged is never taken for a winner's.
+        # The attempt is the number of this run of the task, so that rows staged by a run that lost are never
+        # taken for those of the run that won.
         ctx = source_context(self._table, subtask, attempt=attempt)
         schema = self._table.spec.schema
         batches = (
@@ -73,7 +75,7 @@ class Writer(DataSourceArrowWriter):
         yield asyncio.run(commit(self._table, items))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was staged stays invisible, and is deleted when the job's other tasks have ended."""
+        """Does nothing: staged rows stay invisible, and are deleted when the job's other tasks have ended."""
 
 
 async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch]) -> Committables:
@@ -100,7 +102,7 @@ async def stage(table: TableWrite, ctx: SourceContext, batches: Iterator[Batch])
 
 
 async def commit(table: TableWrite, items: list[bytes]) -> None:
-    """Make visible what the tasks staged. Repeatable."""
+    """Makes the rows that the tasks staged visible. The call may be repeated."""
     spec = table.spec
     if table.manifest is not None:
         items = await _agreed(table.manifest, items)
@@ -116,14 +118,15 @@ async def commit(table: TableWrite, items: list[bytes]) -> None:
 
 
 async def abandon(table: TableWrite) -> None:
-    """Delete what the tasks staged and will not be committed."""
+    """Deletes rows that the tasks staged and that will not be committed."""
     spec = table.spec
     writer = get_connector(spec.connector).writer(TableInfo(spec.schema, spec.options))
     await writer.abandon(source_context(table, 0, attempt=_LAST_ATTEMPT, parallelism=1))
 
 
 async def _agreed(manifest: str, items: list[bytes]) -> list[bytes]:
-    """What is committed under this manifest: these items, unless others were before."""
+    """The committables to commit under this manifest: ``items``, unless the manifest already exists with
+    others."""
     from penstock.store.open import open_store
 
     folder, _, name = manifest.rpartition("/")
@@ -134,7 +137,7 @@ async def _agreed(manifest: str, items: list[bytes]) -> list[bytes]:
 
 
 async def committed(table: TableWrite) -> bool:
-    """Whether the manifest is there; then what it names is committed once more."""
+    """Whether the manifest exists. If so, the committables in it are committed once more."""
     assert table.manifest is not None
     from penstock.store.open import open_store
 
@@ -147,5 +150,5 @@ async def committed(table: TableWrite) -> bool:
     return True
 
 
-#: Above every task's number: the commit is newer than all that was staged.
+#: An attempt above every task's number: the commit counts as newer than every staged row.
 _LAST_ATTEMPT = 999_999

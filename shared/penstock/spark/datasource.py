@@ -1,8 +1,8 @@
 """Penstock's connectors as Spark Python data sources: one adapter for all of them.
 
-``penstock`` reads any connector: its enumerator's splits are Spark's partitions, its reader's
-batches go over as Arrow. It writes through any sink writer (``datasink``). Everything about
-the table travels in one option.
+The data source ``penstock`` reads any connector: the enumerator's splits are Spark's partitions, and the
+reader's batches go to Spark as Arrow. It writes through any sink writer (``datasink``). Everything that it
+needs to know of the table travels in one option.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OPTION = "penstock.table"
 
 
 def register(session: SparkSession) -> None:
-    """Make the adapter known to a session, once."""
+    """Registers the adapter with a session, once."""
     if session not in _known:
         session.dataSource.register(PenstockDataSource)
         _known.add(session)
@@ -66,7 +66,7 @@ def read_stream(session: SparkSession, table: TableRead) -> DataFrame:
 
 
 def write_table(frame: DataFrame, table: TableWrite) -> None:
-    """Runs the job; returns when everything is committed."""
+    """Writes a frame into a table. Returns when everything is committed."""
     register(frame.sparkSession)
     frame.write.format(NAME).option(_OPTION, _encoded(table)).mode("append").save()
 
@@ -116,7 +116,7 @@ class PenstockDataSource(DataSource):
 
 
 class SplitPartition(InputPartition):
-    """One split; ``number``: its place among all."""
+    """One split. ``number``: its position among all splits."""
 
     def __init__(self, number: int, split: bytes) -> None:
         super().__init__(number)
@@ -128,7 +128,7 @@ class _Reader(DataSourceReader):
         self._table = table
 
     def partitions(self) -> Sequence[InputPartition]:
-        # A generator so that an error is carried to the driver whole.
+        # The method is a generator, so that ``carried`` brings an error to the driver whole.
         return next(carried(iter(self._partitions()), self._where()))
 
     def _partitions(self) -> Iterator[list[InputPartition]]:

@@ -1,10 +1,9 @@
 """Penstock's own operators over the rows of one Spark partition, on an executor.
 
-The universal way: what Spark has no equal of runs here, in the operator that the streaming
-engine would run, so its result is the same by construction. Rows come sorted by event time
-where the operator knows event time; before each slice the watermark rises to just below its
-first row, and at the end to ``MAX_WATERMARK``: nothing is ever late. A changelog is compacted
-to the rows that it leaves behind.
+An operator without an equivalent in Spark runs here: the operator of the streaming engine itself, so that the
+result is the same. For an operator that uses event time, rows come sorted by it. Before each slice of rows
+the watermark rises to just below the slice's first row, and at the end to ``MAX_WATERMARK``, so no row is
+late. A changelog is compacted to the rows that remain.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ from penstock.spark.typemap import from_spark_array, spark_arrow_type, to_spark_
 from penstock.types.batch import KIND_SIGN, NO_TIME, Batch
 from penstock.types.column import Column
 
-#: ``__input`` of a row that stands for nothing.
+#: ``__input`` of a row that is no input row and only keeps a partition from being empty.
 MARKER = -1
 
 Tagged = tuple[str | None, Batch]
 
 
 def runner(program: Program) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``."""
+    """Makes the function for ``mapInArrow`` that runs a program over a partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return carried(Driver(program).run(batches), program.steps[0].name)
@@ -66,7 +65,7 @@ class Driver:
         self.operators: list[Operator] = []
         self._watermark = MIN_WATERMARK
         self._first_output: list[Batch] = []
-        #: Runs what an operator awaits (async functions, look-ups).
+        #: The loop in which operators await async functions and look-ups.
         self._loop = asyncio.new_event_loop()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,11 +161,12 @@ class Driver:
         )
 
     def _slices(self, index: int, batch: Batch, order: Column | None) -> Iterator[tuple[Batch, int | None]]:
-        """Parts of a batch with the event time of their first row (None: no event time)."""
+        """Cuts a batch into slices. Yields each with the event time of its first row (None: no event
+        time)."""
         if order is None:
             yield batch, None
             return
-        unknown = 0 if order.valid is None else int((~order.valid).sum())  # they come first
+        unknown = 0 if order.valid is None else int((~order.valid).sum())  # NULLs are sorted to the front
         if unknown:
             yield batch.slice(0, unknown), None
         stamps = order.values
@@ -185,9 +185,11 @@ class Driver:
             at = end
 
     def _until(self, at: int, keys: list[Any], stamps: np.ndarray) -> int:
-        """End of the slice from ``at``: a key once, and no row behind a pending timer."""
+        """The end of the slice that begins at ``at``. A slice has each key once, and no row after a pending
+        timer."""
         n = len(stamps)
-        # The watermark rises to just below the first row first, and fires what is due by then.
+        # Timers before the first row do not count: they fire before the slice, when the watermark rises to
+        # just below its first row.
         first = self.operators[0]
         assert isinstance(first, KeyedProcessOperator)
         pending = first.next_event_timer
@@ -213,7 +215,7 @@ class Driver:
             watermark = operator.output_watermark(watermark)
 
     def _through(self, index: int, outputs: Any, *, settled: bool = False) -> Iterator[Tagged]:
-        """What operator ``index`` gave, through those behind it."""
+        """Passes the outputs of operator ``index`` through the operators after it."""
         last = index == len(self.operators) - 1
         for item in self._pulled(self.operators[index], outputs):
             if isinstance(item, SideBatch):
@@ -229,7 +231,7 @@ class Driver:
                 yield from self._through(index + 1, self.operators[index + 1].process(0, item))
 
     def _pulled(self, operator: Operator, outputs: Any) -> Iterator[Any]:
-        """The outputs; of an operator that awaits something, within the loop."""
+        """The outputs of an operator. If it awaits something, its generator runs in the loop."""
         if not isinstance(operator, PausingOperator):
             yield from outputs
             return
@@ -287,7 +289,7 @@ def _as(column: Column, type_: Any) -> Column:
 
 
 def _runs(which: np.ndarray | None, n: int) -> Iterator[tuple[int, int]]:
-    """[low, high) of consecutive rows of one input."""
+    """The ranges [low, high) of consecutive rows that belong to one input."""
     if which is None:
         yield 0, n
         return
@@ -297,7 +299,8 @@ def _runs(which: np.ndarray | None, n: int) -> Iterator[tuple[int, int]]:
 
 
 def _times(array: pa.Array) -> np.ndarray | None:
-    """Records' event times (``NO_TIME`` where one has none); None when no record has one."""
+    """The event times of records (``NO_TIME`` for a record without one); None if no record has an event
+    time."""
     if array.null_count == len(array):
         return None
     return array.fill_null(NO_TIME).to_numpy(zero_copy_only=False)
@@ -319,7 +322,8 @@ def _now_ms() -> int:
 
 
 def _never(_: int) -> None:
-    """Nobody waits in batch: processing-time timers fire at the end in mode BATCH, else not at all."""
+    """Ignores a request to be woken: a batch job does not wait. Processing-time timers fire at the end in
+    mode BATCH, otherwise never."""
 
 
 def _report(error: BaseException, record: Any) -> None:

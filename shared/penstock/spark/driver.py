@@ -1,9 +1,10 @@
-"""The process that talks to Spark for a slot: a job in, rows and progress out.
+"""The process that talks to Spark for a slot: it receives a job, and sends rows and progress.
 
-``python -m penstock.spark.driver --fd N`` reads a ``DriverJob`` from the socket N and answers as
-``penstock.messages.spark`` says; ``--listen PATH`` gets ready first, ends what killed drivers left on
-the Spark beside PATH (``--server URL --server-pid N``), and waits there for a slot to
-connect. When the slot closes its half, or at SIGTERM, the query is interrupted and the process ends.
+``python -m penstock.spark.driver --fd N`` reads a ``DriverJob`` from the socket N and answers with the
+messages of ``penstock.messages.spark``. With ``--listen PATH`` the process first gets ready, then waits at
+PATH for a slot to connect; meanwhile it ends the sessions that killed drivers have left on the Spark beside
+PATH (``--server URL --server-pid N``). When the slot closes its half, or at SIGTERM, the query is interrupted
+and the process ends.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 _BATCH_ROWS = 16_384
-#: Whoever waits for a job looks for what others have left on Spark.
+#: While a driver waits for a job, it looks this often for sessions that killed drivers have left on Spark.
 _SWEEP_EVERY_S = 3.0
-#: A Java that starts on a busy machine takes its time; one that ends is noticed at once.
+#: Java may start slowly on a busy machine. A Java that ends is noticed at once, so the limit may be long.
 _SERVER_START_S = 300.0
 
 
 class Channel:
-    """Frames to the slot; from several threads (Spark's client tells progress from its own)."""
+    """Sends frames to the slot. Several threads use it, because Spark's client reports progress from its own
+    thread."""
 
     def __init__(self, fd: int) -> None:
         self._file = os.fdopen(fd, "wb")
@@ -86,7 +88,7 @@ def main() -> None:
     try:
         job = msgspec.json.decode(_received(connection), type=DriverJob)
         threading.Thread(target=_until_closed, args=(connection,), name="slot", daemon=True).start()
-        # Spark serves what is shipped from here as long as the query runs.
+        # The folder holds the code that is shipped to Spark, which reads it as long as the query runs.
         with tempfile.TemporaryDirectory(prefix="spark-driver-", dir=job.folder or None) as folder:
             _run(job, channel, Path(folder))
         channel.send(Done())
@@ -98,13 +100,13 @@ def main() -> None:
         from penstock.spark.errors import translated
 
         channel.send(Failed(error=translated(err).to_dict()))
-    # Spark's client leaves threads behind that nobody waits for.
+    # Spark's client leaves threads behind, which would keep a normal exit waiting.
     sys.stderr.flush()
     os._exit(0)
 
 
 def _awaited(path: Path, server: str, server_pid: int) -> socket.socket:
-    """The connection of the one slot that comes, when all that takes time is done."""
+    """Imports everything that takes time, waits for one slot to connect, and returns the connection."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen(1)
@@ -154,7 +156,7 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     from penstock.spark.session import open_session
     from penstock.spark.workers import end_workers
 
-    server = Path(job.server_log).parent  # of the task manager's own
+    server = Path(job.server_log).parent  # of the task manager's Spark
     url = job.url
     if job.server_pid:
         _sweep(server, url, job.server_pid)
@@ -210,7 +212,7 @@ def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Chan
         if isinstance(err, KeyboardInterrupt):
             session.interruptAll() if job.url.startswith("sc://") else session.stop()
         elif isinstance(err, FunctionError):
-            # There is no checkpoint to go on from: the same rows would only bring the same error, later.
+            # A batch job has no checkpoint: a restart would read the same rows and fail in the same way.
             err.retryable = RESTART_STRATEGY.key in job.config
         _clean_up(job, session, made)
         raise
@@ -219,12 +221,13 @@ def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Chan
 
 
 def _clean_up(job: DriverJob, session: SparkSession, made: SparkJob) -> None:
-    """What a failed attempt staged. Not at the price of the error that failed it."""
+    """Deletes the rows that a failed attempt staged. An error here does not replace the one that failed the
+    job."""
     from penstock.spark.workers import end_workers
 
     try:
         if job.server_pid:
-            end_workers(job.server_pid, session)  # first: some may be writing
+            end_workers(job.server_pid, session)  # first, because some may still write
         made.abandon()
     except Exception as err:
         sys.stderr.write(f"what the job staged is left: {type(err).__name__}: {err}\n")
@@ -239,7 +242,7 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
 
     assert job.storage is not None
     if job.url.startswith("sc://") and not job.server_pid:
-        session.interruptAll()  # what a driver that was killed has left running
+        session.interruptAll()  # queries of a driver that was killed
     apply_meaning(session, graph.config)
     made = Backfill(
         graph, session, job_id=job.job_id, attempt=job.attempt, storage=job.storage,
@@ -256,12 +259,12 @@ def _backfill(job: DriverJob, graph: JobGraph, session: SparkSession, channel: C
 
 
 def _note(text: str) -> None:
-    """Into the driver's log."""
+    """Writes a line into the driver's log."""
     sys.stderr.write(f"{text}\n")
 
 
 def resumable(url: str, job_id: str) -> str:
-    """The URL of a session on a standing Spark that every driver of the job finds again."""
+    """The URL of a session on a standing Spark. All drivers of the job get the same session."""
     if not url.startswith("sc://"):
         return url
     own = f"session_id={uuid.uuid5(uuid.NAMESPACE_OID, job_id)}"
@@ -278,7 +281,8 @@ def encode(batch: Batch) -> bytes:
 
 
 def _await_server(job: DriverJob) -> None:
-    """Wait until the task manager's Spark listens. Raises ExternalError with its last output if it ends."""
+    """Waits until the task manager's Spark listens. Raises ExternalError with Spark's last output if Spark
+    ends."""
     address = urlsplit(job.url)
     deadline = time.monotonic() + _SERVER_START_S
     while True:
@@ -296,13 +300,13 @@ def _await_server(job: DriverJob) -> None:
 
 
 def _watch_server(job: DriverJob, channel: Channel) -> None:
-    """Its client would try for minutes to reach a server that is dead: this process ends."""
+    """Ends this process when the server is dead, because Spark's client would try for minutes to reach it."""
 
     def watch() -> None:
         try:
             server = ProcessHandle(job.server_pid)
         except ProcessLookupError:
-            pass  # dead already
+            pass  # The server has ended already.
         else:
             end = select.poll()
             end.register(server, select.POLLIN)

@@ -1,7 +1,7 @@
-"""A planned job as Spark DataFrames, and running it.
+"""Compiles a planned job to Spark DataFrames and runs it.
 
-``SparkJob`` compiles a job graph operator by operator: as Spark's own where the meaning is
-the same, else the universal way. Nothing runs until a sink asks for rows.
+``SparkJob`` compiles a job graph operator by operator: to Spark's own operator where its meaning is the same,
+otherwise to our operator over Spark's partitions (``universal``). Nothing runs until a sink asks for rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SparkResult:
-    """What a job on Spark gave.
+    """The result of a job on Spark.
 
     ``batches``: rows of the collect sink in order, if the job has one; ``schema``: their columns.
     """
@@ -78,11 +78,11 @@ class SparkJob:
         )
         self._frames: dict[int, dict[str | None, Frame]] = {}
         self._kept: list[Any] = []
-        #: What is being written, not committed.
+        #: Tables that are being written and are not committed yet.
         self._begun: list[TableWrite] = []
 
     def run(self) -> SparkResult:
-        """Run every sink; a ``PenstockError`` says what failed."""
+        """Runs every sink. Raises a ``PenstockError`` that says what failed."""
         result = SparkResult()
         try:
             apply_meaning(self.session, self.graph.config)
@@ -92,7 +92,7 @@ class SparkJob:
         except Exception as err:
             try:
                 self.abandon()
-            except Exception as left:  # not at the price of the error that failed the job
+            except Exception as left:  # It must not replace the error that failed the job
                 err.add_note(f"what the job staged is left: {type(left).__name__}: {left}")
             raise translated(err) from err
         finally:
@@ -100,7 +100,8 @@ class SparkJob:
         return result
 
     def explain(self, *, cost: bool = False) -> str:
-        """Spark's own plans of every sink. ``cost``: with sizes and row counts where known."""
+        """Spark's own plan of every sink. ``cost``: whether to show sizes and row counts, where Spark knows
+        them."""
         sinks = sink_nodes(self.nodes)
         texts = []
         for node in sinks:
@@ -109,7 +110,7 @@ class SparkJob:
         return "".join(texts)
 
     def close(self) -> None:
-        """Let Spark forget the results that were kept for several readers."""
+        """Lets Spark drop the results that it kept for several readers."""
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
@@ -124,7 +125,8 @@ class SparkJob:
         self._begun.remove(table)
 
     def abandon(self) -> None:
-        """After a failure or a cancel, when Spark's tasks have ended: delete what they staged."""
+        """Deletes the rows that Spark's tasks staged. For use after a failure or a cancel, when the tasks
+        have ended."""
         for table in self._begun:
             asyncio.run(abandon(table))
         self._begun.clear()
@@ -205,7 +207,7 @@ class SparkJob:
         return universal.keyed(node, inputs, self.context, self._kept)
 
     def _empty_sides(self, node: Node) -> dict[str | None, Frame]:
-        """Late rows: in batch nothing is late."""
+        """The side output of late rows, which is empty because in batch no row is late."""
         from penstock.types.batch import Batch
 
         return {
@@ -223,7 +225,7 @@ def plan_for_spark(
     push_down: Any = None,
     python_path: tuple[str, ...] = (),
 ) -> JobGraph:
-    """The job graph that Spark runs: one phase everywhere, parallelism left to Spark.
+    """The job graph that Spark runs. Aggregations have one phase, and Spark decides the parallelism.
 
     Args:
         plan: The logical plan.

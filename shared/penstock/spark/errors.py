@@ -1,8 +1,8 @@
-"""Errors across Spark: ours go through a Python worker's exception as text and come back whole.
+"""Carries our errors through Spark, as text in the exception of a Python worker.
 
-A ``PenstockError`` raised on an executor is raised there as a ``TaskError`` whose message holds
-it; the driver finds it in what Spark reports, through classic and Connect alike. Whatever else
-Spark says becomes a ``SparkJobError`` with its first line, not a Java stack.
+A ``PenstockError`` on an executor is raised there as a ``TaskError`` whose message contains the error. The
+driver finds the error in Spark's report, with a classic session and with Spark Connect. Any other failure of
+Spark becomes a ``SparkJobError`` with the first line of Spark's message instead of a Java stack.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MARK = "PENSTOCK-ERROR:"
 _FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+)")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FILE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.+?)\.(?=\s|$)")
-#: As a Java exception's text, and as Spark Connect writes it.
+#: A missing class, as a Java exception says it and as Spark Connect writes it.
 _CLASS = re.compile(r"java\.lang\.ClassNotFoundException\)?:? ([\w.$]+)")
-#: ``java.io.IOException: ``, before what it says.
+#: The class of a Java exception before its message, such as ``java.io.IOException: ``.
 _THROWABLE = re.compile(r"^(?:\w+\.)+[A-Z][\w$]*: (?=\S)")
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
-#: Where a worker found a module that was sent along (``packages.zipped``).
+#: The path at which a worker found a module that was shipped with the job (``packages.zipped``).
 _SHIPPED = re.compile(r'(?<=File ")[^"\n]*/job-[0-9a-f]{16}\.zip/')
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
 
@@ -50,7 +50,7 @@ class TaskError(Exception):
 
 
 def carried(batches: Iterator[T], where: str) -> Iterator[T]:
-    """Pass on what an executor's generator yields; its errors become ``TaskError``s."""
+    """Passes on the items of an executor's generator, and turns its errors into ``TaskError``s."""
     try:
         yield from batches
     except PenstockError as err:
@@ -70,7 +70,7 @@ def carried(batches: Iterator[T], where: str) -> Iterator[T]:
 
 
 def _cause(text: str) -> str:
-    """The first line of an exception's text, and the deepest cause a Java trace names."""
+    """The first line of an exception's text, with the deepest cause that a Java trace names."""
     lines = text.strip().splitlines()
     if not lines:
         return ""
@@ -80,7 +80,7 @@ def _cause(text: str) -> str:
 
 
 def _unread(kind: str, url: str, text: str) -> ConnectorError:
-    """A file that Spark's own reader failed at."""
+    """The error for a file that Spark's own reader could not read."""
     path = unquote(urlsplit(url).path) if url.startswith("file:") else url
     causes = [x.strip().removeprefix("Caused by: ") for x in text.splitlines() if "Caused by:" in x]
     if kind == "FILE_NOT_EXIST":
@@ -101,7 +101,7 @@ def _unread(kind: str, url: str, text: str) -> ConnectorError:
 
 
 def translated(err: BaseException) -> PenstockError:
-    """What a Spark exception says, as one of ours."""
+    """A Spark exception as one of our errors."""
     if isinstance(err, PenstockError):
         return err
     text = str(err)

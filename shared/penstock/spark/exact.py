@@ -1,6 +1,7 @@
-"""Columns compared and computed with, where Spark's meaning is exactly ours.
+"""Compares and computes Spark columns where Spark's meaning is exactly ours.
 
-Types are made alike by explicit casts; ``NotNative`` where that would need a conversion of ours.
+Explicit casts bring both sides to one type. ``NotNative`` is raised where that would need a conversion of
+ours.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
 
 
 def compare(op: str, a: Column, a_type: t.LogicalType, b: Column, b_type: t.LogicalType) -> Column:
-    """``a op b``; NaN equals nothing, not even itself (Java's way; Spark's differs)."""
+    """``a op b``. As in Java, and unlike Spark, NaN equals nothing, not even itself."""
     if not isinstance(a_type, COMPARABLE) or not isinstance(b_type, COMPARABLE):
         raise NotNative
     a, b = alike(a, a_type, b, b_type)
     out = OPERATORS[op](a, b)
     if isinstance(a_type, APPROXIMATE):
         not_a_number = F.isnan(a) | F.isnan(b)
-        # isnan of NULL is FALSE: a NULL stays one.
+        # isnan of NULL is FALSE, so the result for NULL stays NULL.
         return (out | not_a_number) if op == "<>" else (out & ~not_a_number)
     return out
 
 
 def alike(a: Column, a_type: t.LogicalType, b: Column, b_type: t.LogicalType) -> tuple[Column, Column]:
-    """Both in one Spark type; not native where that would need a conversion of ours."""
+    """Both columns cast to one Spark type. Raises NotNative if that would need a conversion of ours."""
     if isinstance(a_type, EXACT) and isinstance(b_type, EXACT):
         if isinstance(a_type, t.DecimalType) or isinstance(b_type, t.DecimalType):
             pa_, sa = _decimal(a_type)
@@ -97,7 +98,8 @@ def apply(op: str, a: Column, b: Column) -> Column:
 def decimal_arithmetic(
     op: str, a: Column, a_type: t.LogicalType, b: Column, b_type: t.LogicalType, result: t.DecimalType
 ) -> Column:
-    """Exact in Spark when its own result type needs no rounding, and ours holds it."""
+    """``a op b`` of decimals. Raises NotNative unless Spark's result needs no rounding and has our result's
+    scale."""
     p1, s1 = _decimal(a_type)
     p2, s2 = _decimal(b_type)
     if op == "*":
@@ -121,7 +123,7 @@ def moved(op: str, time: Column, type_: t.LogicalType, by: Column, result: t.Log
 
 
 def divisor_of(call: Call) -> int:
-    """A constant integer divisor that is neither 0 nor −1."""
+    """The constant divisor of a call. Raises NotNative unless it is an integer other than 0 and −1."""
     b = call.args[1]
     if not isinstance(b, Literal) or not isinstance(b.type, t.INTEGERS) or b.value in (None, 0, -1):
         raise NotNative
@@ -129,7 +131,7 @@ def divisor_of(call: Call) -> int:
 
 
 def widened(value: Column, have: t.LogicalType, want: t.LogicalType) -> Column:
-    """An exact number in a type that holds all of its values."""
+    """An exact number cast to a type that holds all its values."""
     if isinstance(have, t.INTEGERS) and isinstance(want, t.INTEGERS):
         if _WIDTH[type(want)] < _WIDTH[type(have)]:
             raise NotNative

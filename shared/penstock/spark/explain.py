@@ -1,11 +1,10 @@
 """Spark's own plan of a job, for EXPLAIN.
 
-Spark plans in Java. Whoever explains starts one process for it (``python -m
-penstock.spark.explain``), which opens a session when first asked and stays for the questions
-that follow: the first answer takes as long as Java takes to start, the next ones a fraction of
-a second. It asks the Spark Connect server that ``spark.remote`` names, else a local Spark with
-one core: planning needs no executor, so no standing master is asked for any. Each question is
-a line of JSON, each answer too; the end of its input ends the process.
+Spark plans in Java, which takes seconds to start. So EXPLAIN starts one process (``python -m
+penstock.spark.explain``), which opens a session at the first question and stays for later ones, whose answers
+take a fraction of a second. The process asks the Spark Connect server that ``spark.remote`` names, otherwise
+a local Spark with one core: planning needs no executor, so a Spark master is never asked. Each question and
+each answer is a line of JSON. The process ends when its input ends.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ _LOCAL = {"spark.driver.memory": "512m"}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """``graph``: of a ``SparkQuerySpec``. ``cost``: with sizes and row counts where known."""
+    """A question for Spark's plan. ``graph``: the content of a ``SparkQuerySpec``. ``cost``: whether to show
+    sizes and row counts, where Spark knows them."""
 
     graph: str
     config: dict[str, str] = {}
@@ -40,7 +40,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two."""
+    """An answer: exactly one of the two fields is set."""
 
     text: str = ""
     error: str = ""
@@ -61,7 +61,7 @@ def spark_plan(graph: JobGraph, cost: bool) -> str:
 
 @functools.cache
 def _planner() -> subprocess.Popen[bytes]:
-    # A group of its own: Ctrl-C ends a statement, not the session behind it.
+    # The process has a group of its own, so that Ctrl-C ends a statement and not the session.
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "penstock.spark.explain"],
         stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ def _asked(question: Question) -> Answer:
         planner.stdin.write(msgspec.json.encode(question) + b"\n")
         planner.stdin.flush()
         line = planner.stdout.readline()
-    except BaseException as err:  # Ctrl-C too: the answer that is still to come is to no question
+    except BaseException as err:  # Ctrl-C too: no later question may get this answer
         stop()
         if isinstance(err, OSError):
             return Answer(error=f"the process that asks Spark ended ({err})")
@@ -92,7 +92,7 @@ def _asked(question: Question) -> Answer:
 
 
 def stop() -> None:
-    """End the process, if there is one; the next question starts another."""
+    """Ends the process, if it runs. The next question starts another one."""
     if _planner.cache_info().currsize:
         planner = _planner()
         planner.kill()
@@ -108,7 +108,7 @@ def stop() -> None:
 
 
 def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer one question per line with one line, until ``questions`` ends."""
+    """Answers each line of ``questions`` with one line, until ``questions`` ends."""
     for line in questions:
         try:
             answer = Answer(text=_explained(msgspec.json.decode(line, type=Question)))
@@ -153,8 +153,8 @@ def _session(config: dict[str, str]) -> SparkSession:
 if __name__ == "__main__":
     import os
 
-    # Standard output is the channel: what Spark and connectors print must not get into it.
+    # Standard output carries the answers, so output of Spark and of connectors goes to standard error.
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(sys.stdin.buffer, channel)
-    os._exit(0)  # Spark's client leaves threads behind that nobody waits for
+    os._exit(0)  # Spark's client leaves threads behind, which would keep a normal exit waiting.

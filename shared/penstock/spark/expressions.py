@@ -1,10 +1,9 @@
 """Expressions as Spark columns, where Spark's meaning is exactly ours.
 
-``native(expr, columns)`` gives a column or None. None is no refusal: the operator is then run
-by Penstock's own evaluator over Arrow batches (``universal``), so nothing is unsupported and
-nothing differs. Every implicit conversion is an explicit cast here; what Spark would do of
-its own accord (ANSI mode, string to number) never happens. Only functions that raise for
-no row are here: Spark evaluates what it likes, in the order it likes.
+``native(expr, columns)`` returns a column or None. After None the operator runs in Penstock's own evaluator
+over Arrow batches (``universal``), so every expression is supported and results are the same. Every
+conversion is an explicit cast here, so Spark never converts by its own rules (ANSI mode, string to number).
+Only functions that never raise an error are here, because Spark may evaluate any expression, in any order.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
 
 
 def native(expr: Expr, columns: Sequence[Column]) -> Column | None:
-    """``columns[i]``: the column that ``InputRef(i)`` means."""
+    """The expression as a Spark column; None if Spark has no exact equivalent. ``columns[i]``: the column of
+    ``InputRef(i)``."""
     try:
         return _column(rewrite(expr), columns)
     except NotNative:
@@ -50,7 +50,7 @@ def native(expr: Expr, columns: Sequence[Column]) -> Column | None:
 
 
 def all_native(exprs: Sequence[Expr], columns: Sequence[Column]) -> list[Column] | None:
-    """Each of them, or None when one is not."""
+    """The expressions as Spark columns; None if one of them has no exact equivalent."""
     out = []
     for expr in exprs:
         column = native(expr, columns)
@@ -80,7 +80,7 @@ def literal(value: Any, type_: t.LogicalType) -> Column:
             return F.lit(str(value))
         case t.TinyIntType() | t.SmallIntType() | t.BigIntType() | t.FloatType() | t.DoubleType() | t.TimeType() \
             | t.DayTimeIntervalType():  # fmt: skip
-            # By its name: a type as an object takes four round trips to Java more.
+            # The type is given by name: a type object would cost four more round trips to Java.
             return F.lit(value).cast(spark_type(type_).simpleString())
     raise NotNative
 
@@ -116,8 +116,8 @@ def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., Column]
 
 
 def in_pairs(combine: Callable[[Column, Column], Column], parts: Sequence[Column]) -> Column:
-    """A tree of the parts that is as shallow as possible: Spark recurses into it, and there may be thousands of
-    parts."""
+    """Combines the parts in a tree that is as shallow as possible, because Spark recurses into the tree and
+    there may be thousands of parts."""
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -155,7 +155,7 @@ def _between(negate: bool) -> Callable[..., Column]:
             "<=", value, x.type, _column(high, columns), high.type
         )
         if isinstance(x.type, APPROXIMATE):
-            raise NotNative  # NOT BETWEEN of a NaN is no negation of BETWEEN
+            raise NotNative  # NOT BETWEEN of a NaN is not the negation of BETWEEN
         return ~inside if negate else inside
 
     return make
@@ -185,7 +185,8 @@ def _in(negate: bool) -> Callable[..., Column]:
 
 
 def _fit(value: Column, have: t.LogicalType, want: t.LogicalType) -> Column:
-    """A branch in the type of the whole; only where nothing is to be converted but NULL."""
+    """A branch in the type of the whole expression. Raises NotNative if a value other than NULL needs a
+    conversion."""
     if isinstance(have, t.NullType):
         return F.lit(None).cast(spark_type(want))
     if have.with_nullable(True) == want.with_nullable(True):

@@ -1,6 +1,6 @@
-"""Tables of local files through Spark's own readers, for the formats that declare one (Parquet, ORC).
+"""Reads tables of local files with Spark's own readers, for the formats that declare one (Parquet, ORC).
 
-Spark's CSV and JSON mean other things (docs/spark.md) and take longer.
+Our connector reads CSV and JSON: Spark's readers give other values (docs/spark.md) and are slower.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from penstock.connectors.filesystem.partitions import FoundFile, Partitioning
     from penstock.formats.api import FileFormat, SparkFiles
 
-#: More files than this are read in Spark's order.
+#: If a table has more files, the order of its files is Spark's.
 _MAX_ORDERED_FILES = 256
-#: Up to so many have their footers read one after the other, more of them side by side.
+#: The footers of at most this many files are read one after the other; those of more files, in parallel.
 _FEW_FILES = 8
 
 
 def scan(session: SparkSession, table: TableRead) -> Frame | None:
-    """A table of local files by Spark's own reader; None where that would not read what ours does."""
+    """A table of local files by Spark's own reader; None if Spark would give other values than our
+    connector."""
     from penstock.connectors.base import TableInfo
     from penstock.connectors.filesystem.partitions import Partitioning, found_files
     from penstock.connectors.filesystem.paths import LocalFiles, open_files
@@ -54,7 +55,7 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     found = [f for f in found_files(info, files, pattern) if f.kept]
     paths = [f.info.path for f in found]
     if not paths:
-        return None  # our connector says what is wrong
+        return None  # Our connector raises the error.
     schema = table.schema
     partitioning = Partitioning.of(info)
     inside = schema if partitioning is None else _data(partitioning, found, schema)
@@ -68,7 +69,8 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
         next(columns_of_files) if f.name in inside.names else st.StructField(f.name, st.StringType())
         for f in schema.fields
     ]
-    # With a schema, Spark reads no file to plan, and of a struct only the fields that are in it.
+    # With a schema Spark plans without reading a file, and reads only those fields of a struct that the
+    # schema has.
     reader = session.read.format(kind.name).schema(st.StructType(wanted))
     if partitioning is not None:
         reader = reader.option("basePath", pattern)
@@ -91,17 +93,18 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     return Frame(df.select(*columns), schema, False, table.arrival)
 
 
-#: Partition columns that Spark reads from a folder's name as we do.
+#: Types of partition columns whose values Spark reads from a folder's name as we do.
 _PARTITION_TYPES = (
     t.CharType, t.VarCharType, t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.BooleanType, t.DateType,
     t.DecimalType,
 )  # fmt: skip
-#: What Spark takes for NULL in a folder's name, whatever our own default partition is called.
+#: The value in a folder's name that Spark takes for NULL, even if the table names another default partition.
 _SPARKS_DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 
 
 def _data(partitioning: Partitioning, found: Sequence[FoundFile], schema: t.Schema) -> t.Schema | None:
-    """Those of the columns that are in the files; None where Spark reads a partition's value otherwise."""
+    """The columns of ``schema`` that are stored in the files; None if Spark would read another partition
+    value than ours."""
     keys = [f for f in schema.fields if f.name in partitioning.keys]
     if not all(isinstance(f.type, _PARTITION_TYPES) for f in keys):
         return None
@@ -113,8 +116,9 @@ def _data(partitioning: Partitioning, found: Sequence[FoundFile], schema: t.Sche
 def _wanted(
     files: FileFormat, kind: SparkFiles, paths: list[str], schema: t.Schema
 ) -> list[st.StructField] | None:
-    """What Spark is asked to read of every file; None where one of them has something else, for
-    which Spark gives NULLs or a guess without a word, or is none (our connector says what is wrong)."""
+    """The columns that Spark is asked to read from every file. None if a file has other columns, for which
+    Spark would silently give NULLs or guesses, or is not a file of this format (our connector then raises the
+    error)."""
     wanted: list[st.StructField] | None = None
     for found in _schemas(files, paths) or ():
         actual = _spark_schema(found, nanoseconds=kind.nanoseconds)
@@ -133,7 +137,7 @@ def _wanted(
 
 
 def _schemas(files: FileFormat, paths: list[str]) -> list[pa.Schema] | None:
-    """The different ones of all files; None when one of these is no such file."""
+    """The distinct schemas of all files; None if one of them is not a file of this format."""
     if len(paths) <= _FEW_FILES:
         found = [files.stored_schema(p) for p in paths]
     else:
@@ -149,8 +153,8 @@ def _schemas(files: FileFormat, paths: list[str]) -> list[pa.Schema] | None:
 
 
 def _spark_schema(found: pa.Schema, *, nanoseconds: bool) -> st.StructType:
-    """A file's columns as Spark reads them. ``nanoseconds``: what Arrow shows as such is none in
-    the file."""
+    """A file's columns as Spark reads them. ``nanoseconds``: the format has no nanoseconds, although Arrow
+    shows them."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -158,15 +162,16 @@ def _spark_schema(found: pa.Schema, *, nanoseconds: bool) -> st.StructType:
     for field in found:
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns" and not nanoseconds:
             continue  # Spark reads no nanoseconds
-        # A type that Spark has not concerns only those who read the column: by our connector.
+        # A column of a type that Spark does not have is left out. A query that needs it reads by our
+        # connector.
         with contextlib.suppress(PySparkTypeError):
             fields.append(st.StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True)))
     return st.StructType(fields)
 
 
 def _clipped(have: st.DataType, want: t.LogicalType, kind: SparkFiles) -> st.DataType | None:
-    """What Spark is asked to read: the file's type, of structs the declared fields; None where
-    it would not come out as ours does."""
+    """The type that Spark is asked to read: the type in the file, with only the declared fields of structs.
+    None if the values would differ from our connector's."""
     wanted = spark_type(want)
     if isinstance(want, t.RowType) and isinstance(have, st.StructType):
         fields = []
@@ -211,22 +216,23 @@ def _file_arrival(paths: list[str]) -> Column:
     order: list[Column] = []
     for number, path in enumerate(paths):
         order += [F.lit(_uri_path(path)), F.lit(number << ARRIVAL_BITS).cast("bigint")]
-    # Spark writes file:/ or file:///, by where the name comes from.
+    # Spark writes file:/ or file:///, depending on the origin of the name.
     name = F.regexp_replace(F.col("_metadata.file_path"), "^file:/+", "/")
-    # Rows of a file that is not found would lose their order without a word.
+    # Without the error, rows of a file that is not in the map would silently lose their order.
     unknown = F.raise_error(F.concat(F.lit("a file that was not listed: "), name)).cast("bigint")
     return F.coalesce(F.create_map(*order)[name], unknown) + row
 
 
 def _uri_path(path: str) -> str:
-    """As Java's URI writes it: letters beyond ASCII stay, and so do more signs than ``quote`` leaves."""
+    """The path as Java's URI writes it: letters beyond ASCII stay, and more signs stay than ``quote``
+    leaves."""
     return "".join(
         c if ord(c) > 0x7F and c.isprintable() else quote(c, safe="/-_.!~*'():@&=+$,;") for c in path
     )
 
 
 def _fit(value: Column, have: st.DataType, want: t.LogicalType) -> Column:
-    """What was read (``_clipped``) in the declared type."""
+    """A column that was read in the type of ``_clipped``, cast to the declared type."""
     wanted = spark_type(want)
     if have == wanted:
         return value

@@ -26,22 +26,22 @@ def col(name: str) -> Column:
 
 
 def micros(value: Column, type_: LogicalType) -> Column:
-    """BIGINT µs of a time column."""
+    """A time column as BIGINT µs."""
     if isinstance(type_, t.TimestampType):
         return F.unix_micros(value.cast("timestamp"))
     return F.unix_micros(value) if isinstance(type_, t.TimestampLtzType) else value
 
 
 def from_micros(value: Column, type_: LogicalType) -> Column:
-    """A TIMESTAMP or TIMESTAMP_LTZ column of BIGINT µs."""
+    """A column of BIGINT µs as TIMESTAMP or TIMESTAMP_LTZ."""
     made = F.timestamp_micros(value)
     return made.cast("timestamp_ntz") if isinstance(type_, t.TimestampType) else made
 
 
 @dataclass(frozen=True)
 class Frame:
-    """``df``: columns of ``schema`` by ``column_names``, then ``__time`` and ``__arrival``
-    where the flags say so (BIGINT, NULL where unknown)."""
+    """A DataFrame with the schema of its rows. ``df`` has the columns of ``schema`` under ``column_names``,
+    then ``__time`` if ``time`` and ``__arrival`` if ``arrival`` (BIGINT, NULL where unknown)."""
 
     df: DataFrame
     schema: Schema
@@ -67,7 +67,7 @@ class Frame:
         return list(self._columns)
 
     def over(self, df: DataFrame) -> Frame:
-        """The same columns, by name, of other rows."""
+        """A frame with the same columns over ``df``, whose columns have the same names."""
         made = replace(self, df=df)
         made.__dict__["_columns"] = self._columns
         return made
@@ -77,7 +77,7 @@ class Frame:
         return [*([col(TIME)] if self.time else []), *([col(ARRIVAL)] if self.arrival else [])]
 
     def select(self, schema: Schema, columns: Sequence[Any]) -> Frame:
-        """Other columns over the same rows; the hidden ones stay."""
+        """A frame with other columns over the same rows. The hidden columns stay."""
         mine = {id(c): n for c, n in zip(self._columns, self.names, strict=True)}
         named = [
             c if mine.get(id(c)) == n else c.alias(n)
@@ -86,14 +86,14 @@ class Frame:
         return replace(self, df=self.df.select(*named, *self.hidden()), schema=schema)
 
     def renamed(self, schema: Schema) -> Frame:
-        """The same columns under other names; types of equal storage."""
+        """The same columns under the names of ``schema``, whose types have the same storage."""
         if column_names(schema) == self.names:
             return replace(self, schema=schema)
         return self.select(schema, self.columns())
 
     def with_hidden(self, *, time: bool, arrival: bool) -> Frame:
-        """With exactly these hidden columns: dropped where not asked for, NULL where unknown;
-        an unknown order of arrival is that of the partitions."""
+        """The frame with exactly the hidden columns asked for. An unknown event time is NULL; an unknown
+        order of arrival is the order of the partitions."""
         if time == self.time and arrival == self.arrival:
             return self
         extra = []

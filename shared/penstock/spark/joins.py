@@ -1,4 +1,4 @@
-"""Joins and set operations as Spark's own, where results agree."""
+"""Compiles joins and set operations to Spark's own where both engines give the same results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNJOINABLE = (t.MapType, t.MultisetType, t.RawType, t.FloatType, t.DoubleType, 
 
 
 def join(spec: s.JoinSpec, left: Frame, right: Frame, output: Schema) -> Frame | None:
-    """None when a key or the condition is not Spark's."""
+    """The join as Spark's own; None if Spark has no equivalent of a key or of the condition."""
     if not _joinable(spec.left_keys, left) or not _joinable(spec.right_keys, right):
         return None
     a, b, ours, theirs = _renamed(left, right)
@@ -67,14 +67,15 @@ def _joinable(keys: Sequence[int], frame: Frame) -> bool:
 
 
 def _same_type(a: Column, a_type: t.LogicalType, b: Column, b_type: t.LogicalType) -> tuple[Column, Column]:
-    """Keys of one family; a narrower integer is widened by Spark's plan as by ours."""
+    """Two key columns that Spark compares as we do. Spark itself widens a narrower integer, as our planner
+    does."""
     if isinstance(a_type, t.TIMESTAMPS) and type(a_type) is not type(b_type):
         return micros(a, a_type), micros(b, b_type)
     return a, b
 
 
 def _renamed(left: Frame, right: Frame) -> tuple[DataFrame, DataFrame, list[Column], list[Column]]:
-    """Both sides under names that cannot meet, hidden columns of the left kept."""
+    """Both sides with columns under different names. The hidden columns of the left side stay."""
     a = left.df.select(*[c.alias(f"l{i}") for i, c in enumerate(left.columns())], *left.hidden())
     b = right.df.select(*[c.alias(f"r{i}") for i, c in enumerate(right.columns())])
     ours = [col(f"l{i}") for i in range(len(left.schema))]

@@ -1,10 +1,10 @@
 """Sessions on the task manager's Spark that a killed driver has left.
 
-A driver that ends of itself ends its session's Python processes (``workers``). One that is killed
-cannot: its query would go on for a while, and its processes stay as long as Spark does. So every
-driver writes its session down beside the server, in a file that it holds a lock on, which the
-kernel gives up with the process. Whoever comes next ends what nobody holds, and whoever waits for
-the next job does so now and then.
+A driver that ends normally ends the Python processes of its session (``workers``). A killed driver cannot do
+that: its query would go on for a while, and its processes would stay as long as Spark runs. So every driver
+records its session in a file beside the server and keeps a lock on the file, which the kernel releases when
+the driver ends. Every later driver ends the sessions whose file nobody locks, and repeats that while it waits
+for a job.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 _FOLDER = "sessions"
 _OVER = ".over"
 _REMEMBERED_S = 600.0
-#: Of a server that has just died: its client would try for ten minutes.
+#: Retries of Spark's client, few because a server that has just died would otherwise be tried for ten
+#: minutes.
 _RETRIES = {"max_retries": 2}
 
 
 class HeldSession(msgspec.Struct, frozen=True):
-    """``session_id`` and ``user_id``: the client's; ``server_session_id``: Spark's own, which its
-    Python processes are told apart by; ``server_pid``: of the server that knows them."""
+    """A session on record. ``session_id`` and ``user_id``: those of the client; ``server_session_id``:
+    Spark's own id, which its Python processes carry; ``server_pid``: the process id of the server."""
 
     job_id: str
     session_id: str
@@ -44,7 +45,7 @@ class HeldSession(msgspec.Struct, frozen=True):
 
 
 class Hold:
-    """This process's session, written down until ``release``."""
+    """Keeps this process's session on record until ``release``."""
 
     def __init__(self, server_folder: Path, job_id: str, server_pid: int, session: SparkSession) -> None:
         client: Any = session.client
@@ -58,10 +59,11 @@ class Hold:
         self._file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         os.write(self._file, msgspec.json.encode(held))
-        partial.rename(self._path)  # seen by others only now that it is held
+        partial.rename(self._path)  # Only now, with the lock held, can others see the file.
 
     def release(self) -> None:
-        """The session has ended, with its Python processes; it is remembered for a while."""
+        """Marks the session as ended, with its Python processes. The record stays for a while, see
+        ``_over``."""
         with contextlib.suppress(FileNotFoundError):
             self._path.rename(self._path.with_suffix(_OVER))
         os.utime(self._file)
@@ -69,15 +71,15 @@ class Hold:
 
 
 def sweep(server_folder: Path, url: str, server_pid: int, note: Callable[[str], None]) -> list[int]:
-    """End the queries and the Python processes of sessions whose driver is gone; the processes' ids.
-    ``note``: is told of what could not be ended."""
+    """Ends the queries and the Python processes of sessions whose driver is gone, and returns the ids of the
+    processes. ``note`` gets a line for each query that could not be ended."""
     ended: list[int] = []
     for path in sorted((server_folder / _FOLDER).glob("*.json")):
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:  # or its driver is done with it
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:  # or its driver has ended
             if not _locked(file.fileno()) or not path.exists():
                 continue
             held = msgspec.json.decode(file.read(), type=HeldSession)
-            if held.server_pid == server_pid:  # else they have ended with their server
+            if held.server_pid == server_pid:  # otherwise they have ended with their server
                 interrupt(held, url, note)
                 ended += end_workers_of(server_pid, {held.server_session_id})
             path.rename(path.with_suffix(_OVER))
@@ -86,8 +88,8 @@ def sweep(server_folder: Path, url: str, server_pid: int, note: Callable[[str], 
 
 
 def _over(server_folder: Path, server_pid: int) -> set[str]:
-    """Sessions that ended a while ago at most: a task that was being cancelled then may have had a
-    daemon started after its session's were ended."""
+    """Sessions that have ended not long ago. Spark may have started another daemon for a task that was being
+    cancelled after the session's daemons were ended."""
     found = set()
     for path in (server_folder / _FOLDER).glob(f"*{_OVER}"):
         with contextlib.suppress(FileNotFoundError):
@@ -100,7 +102,7 @@ def _over(server_folder: Path, server_pid: int) -> set[str]:
 
 
 def _held(server_folder: Path) -> Iterator[HeldSession]:
-    """All that are written down."""
+    """All sessions on record that have not ended."""
     for path in (server_folder / _FOLDER).glob("*.json"):
         with contextlib.suppress(FileNotFoundError):
             yield msgspec.json.decode(path.read_bytes(), type=HeldSession)
@@ -109,14 +111,14 @@ def _held(server_folder: Path) -> Iterator[HeldSession]:
 def interrupt_others(
     server_folder: Path, url: str, server_pid: int, job_id: str, note: Callable[[str], None]
 ) -> None:
-    """What drivers of the job's earlier attempts have Spark do, though they may not have ended yet."""
+    """Cancels the queries of drivers of the job's earlier attempts, even if these drivers still run."""
     for held in _held(server_folder):
         if (held.job_id, held.server_pid) == (job_id, server_pid):
             interrupt(held, url, note)
 
 
 def interrupt(held: HeldSession, url: str, note: Callable[[str], None]) -> None:
-    """Cancel what the session's driver has begun."""
+    """Cancels the queries of a session."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import SparkConnectClient
 
@@ -132,7 +134,7 @@ def interrupt(held: HeldSession, url: str, note: Callable[[str], None]) -> None:
 
 
 def _locked(file: int) -> bool:
-    """Whether nobody else holds it; then this process does."""
+    """Tries to lock the file. Returns False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Sort, limit, Top-N and deduplication; arrival breaks ties."""
+"""Compiles sort, limit, Top-N and deduplication to Spark's own. The order of arrival breaks ties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNSORTABLE = (t.MapType, t.MultisetType, t.RawType, t.RowType, t.ArrayType)
 
 
 def sort_columns(order: Sequence[SortKey], frame: Frame) -> list[Column] | None:
-    """Spark's ordering, None when a type has none of ours."""
+    """The sort keys as Spark's ordering; None if Spark orders a type in another way than we do."""
     out = []
     for key in order:
         if isinstance(frame.schema.types[key.index], _UNSORTABLE):

@@ -1,4 +1,4 @@
-"""A job's results on their way to a slot, and the sinks that Spark writes itself."""
+"""Delivers a job's results to a slot, and runs the sinks that Spark writes itself."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
-    """Write the sinks with these numbers (in topological order), one after the other; or call
-    the function that the job is."""
+    """Writes the sinks with these numbers (in topological order), one after the other. If the job is a Python
+    step, calls its function."""
     apply_meaning(job.session, job.graph.config)
     for node in job.nodes:
         if isinstance(node.spec, SparkProgramSpec):
@@ -36,8 +36,8 @@ def run_sinks(job: SparkJob, sinks: Sequence[int]) -> None:
 
 
 def rows_of(job: SparkJob, sink: int) -> Iterator[Batch]:
-    """The rows that a sink would get, batch by batch: they need not fit into memory here
-    when the session is a Spark Connect one."""
+    """The rows that a sink would get, batch by batch. With Spark Connect they need not all fit into the
+    memory of this process."""
     apply_meaning(job.session, job.graph.config)
     node = sink_nodes(job.nodes)[sink]
     assert isinstance(node.spec, SinkSpec)

@@ -1,4 +1,4 @@
-"""A job's own Python code on the executors of a standing Spark."""
+"""Ships a job's own Python code to the executors of a standing Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: A folder that is larger is no code package (an environment, data beside the program …).
+#: A larger folder is refused: it holds more than code (an environment, data beside the program …).
 MAX_BYTES = 64 << 20
 
 
 def ship(session: SparkSession, python_path: Sequence[str], folder: Path) -> None:
-    """Send what lies on the job's Python path along with it. ``folder``: for the zips.
-    SpecError when a folder is too large to be a package."""
+    """Ships the code on the job's Python path to Spark. ``folder`` holds the zips. Raises SpecError if a
+    folder is too large to be a package."""
     for entry in python_path:
         path = Path(entry)
         if path.is_dir():
@@ -33,7 +33,7 @@ def ship(session: SparkSession, python_path: Sequence[str], folder: Path) -> Non
 
 
 def zipped(source: Path, folder: Path) -> Path | None:
-    """A zip of the folder's Python files, named by its content; None when there are none."""
+    """Makes a zip of the folder's Python files, named by its content; None if there are none."""
     files = sorted(p for p in _python_files(source))
     if not files:
         return None
@@ -63,7 +63,7 @@ def zipped(source: Path, folder: Path) -> Path | None:
 def _python_files(source: Path) -> list[Path]:
     found = []
     for root, folders, names in os.walk(source):
-        # Environments and caches beside a program are not the program.
+        # Environments and caches beside a program do not belong to the program.
         folders[:] = [f for f in folders if not f.startswith(".") and f != "__pycache__"
                       and not (Path(root) / f / "pyvenv.cfg").exists()]  # fmt: skip
         found += [Path(root) / name for name in names if name.endswith(".py")]

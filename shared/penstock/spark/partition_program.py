@@ -1,4 +1,5 @@
-"""What runs over one partition on an executor: a program of operators, with what they must know of their job."""
+"""The program of operators that an executor runs over one partition, with the facts of the job that they
+need."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class JobContext:
-    """What every operator of a job is given."""
+    """The facts of a job that each of its operators gets."""
 
     job_name: str
     config: dict[str, str]
@@ -50,15 +51,15 @@ class JobContext:
 class Program:
     """A chain of operators. Only the first may have several inputs or keep state.
 
-    Incoming columns: those of each input in turn, then ``__input`` where there are several,
-    ``__order`` (event time, µs) if ``ordered``, ``__time`` if ``timed``. Outgoing: the last
-    step's, those of each of ``tags`` (its side outputs), ``__tag`` if there are any (0 = main),
+    Incoming columns: the columns of each input in turn, then ``__input`` if there are several inputs,
+    ``__order`` (event time, µs) if ``ordered``, ``__time`` if ``timed``. Outgoing columns: those of the last
+    step, those of each of its side outputs ``tags``, ``__tag`` if there are side outputs (0 = main output),
     ``__time`` if ``out_timed``.
 
-    ``compact``: the first step's changelog is compacted by these columns, or by whole rows
-    when empty; None: it only appends. ``marked``: there is an ``__input`` in any case, and a
-    row of input −1 that is none. ``exact_timers``: rows are cut so that a timer fires
-    before any later row of its key.
+    ``compact``: the columns by which the first step's changelog is compacted (empty: by whole rows); None:
+    the first step only appends. ``marked``: ``__input`` always exists, and a marker row with ``__input`` −1
+    keeps the partition from being empty. ``exact_timers``: rows are cut so that a timer fires before any
+    later row of its key.
     """
 
     steps: tuple[Step, ...]
@@ -95,7 +96,7 @@ class Program:
 
 
 def load_job_functions(job: JobContext) -> Callable[[str], Any]:
-    """A loader of the job's functions in a process of Spark."""
+    """Makes the function that loads the job's functions in a process of Spark."""
     graph = JobGraph(
         name=job.job_name, vertices=(), edges=(), config=job.config, functions=job.functions,
         python_path=job.python_path,

@@ -1,4 +1,4 @@
-"""Spark's own plans as text, under titles that are not ours."""
+"""Spark's own plans as text, under titles that differ from those of our plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TITLES = {
 
 
 def plan_text(frame: Frame, mode: str = "simple") -> str:
-    """What ``DataFrame.explain`` prints."""
+    """The text that ``DataFrame.explain`` prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         frame.df.explain(mode=mode)
@@ -24,7 +24,8 @@ def plan_text(frame: Frame, mode: str = "simple") -> str:
 
 
 def own_sections(text: str) -> str:
-    """Of what Spark prints the optimised and the physical plan, under titles that are not ours."""
+    """The optimised and the physical plan from Spark's text, under titles that differ from those of our
+    plans."""
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line in _TITLES), 0)
     return "\n".join(_TITLES.get(line, line) for line in lines[first:]).rstrip() + "\n"

@@ -1,8 +1,8 @@
-"""A project's Python step: the user's function, given Spark and the project's tables.
+"""Runs a project's Python step: calls the user's function with Spark and the project's tables.
 
-The function runs where every job on Spark is driven from (``penstock.spark.driver``), so it has
-the job's progress, cancellation and errors; its rows stay in Spark. Tables are those of the
-SQL session, compiled as a job would compile them, when they are asked for.
+The function runs in the driver process of a job on Spark (``penstock.spark.driver``), so progress,
+cancellation and errors work as for every job. Its rows stay in Spark. A table of the SQL session is compiled,
+as for a job, when the function asks for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StepContext:
     def __init__(self, job: SparkJob, spec: SparkProgramSpec, uid: str) -> None:
         self._job, self._spec, self._uid = job, spec, uid
         self._open: list[SparkJob] = []
-        #: How many there were into each table.
+        #: Table → number of inserts into it.
         self._inserts: Counter[str] = Counter()
 
     @property
@@ -136,7 +136,7 @@ class StepContext:
         job.write(rows, TableWrite(spec, f"{self._uid}-{name}", job.job_id, job.context, checkpoint=number))
 
     def close(self) -> None:
-        """Let Spark forget what ``table`` kept."""
+        """Lets Spark drop the results that ``table`` kept."""
         for job in self._open:
             job.close()
 
@@ -160,7 +160,7 @@ def _columns_remedy(have: list[str], wanted: list[str]) -> str:
 
 
 def _fitting(table: str, field: Field, have: st.DataType) -> Any:
-    """The column in the table's type, where that loses nothing."""
+    """The column in the table's type. Raises SpecError if the conversion could lose values."""
     want = spark_type(field.type)
     value = col(field.name)
     if have == want:
@@ -169,11 +169,11 @@ def _fitting(table: str, field: Field, have: st.DataType) -> Any:
         widens = _INTEGERS.index(type(have)) < _INTEGERS.index(type(want))
     else:
         widens = (isinstance(have, st.FloatType) and isinstance(want, st.DoubleType)) or (
-            # Both are UTC here.
+            # Both are in UTC in our sessions.
             isinstance(have, (st.TimestampType, st.TimestampNTZType))
             and isinstance(want, (st.TimestampType, st.TimestampNTZType))
         )
-    if not widens and have.simpleString() != want.simpleString():  # else only nullability differs
+    if not widens and have.simpleString() != want.simpleString():  # otherwise only nullability differs
         raise SpecError(
             f"column '{field.name}' does not fit table '{table}'",
             expected=f"{field.type} (in Spark {want.simpleString()})",
@@ -186,12 +186,12 @@ def _fitting(table: str, field: Field, have: st.DataType) -> Any:
 
 
 def run_program(job: SparkJob, node: Node, spec: SparkProgramSpec) -> None:
-    """Call the step's function. FunctionError with the user's own lines when it raises."""
+    """Calls the step's function. Raises FunctionError, with the user's own lines, if the function raises."""
     function = load_job_functions(job.context)(spec.function)
     step = StepContext(job, spec, node.name)
     with tempfile.TemporaryDirectory(prefix="penstock-step-") as folder:
         if is_connect(job.session):
-            # Functions that the step gives Spark are in modules that the workers import.
+            # Spark's workers import the modules of the functions that the step passes to Spark.
             ship(job.session, job.graph.python_path, Path(folder))
         try:
             function(step)
@@ -224,10 +224,12 @@ def _failed(err: Exception, where: str, python_path: tuple[str, ...]) -> Penstoc
 
 
 def _own_lines(err: BaseException, python_path: tuple[str, ...], message: str) -> str:
-    """The traceback from the user's first line to their last: not what Spark's client did then."""
+    """The traceback from the first to the last line of the user's code, without the frames of Spark's client
+    after it."""
     frames = list(traceback.extract_tb(err.__traceback__))
     if isinstance(err, PySparkException):
-        # Behind the client's frames it puts those of the worker, which are shown for themselves.
+        # Spark puts the worker's frames after those of its client; the message shows the worker's frames
+        # anyway.
         frames = list(itertools.takewhile(lambda f: not f.filename.startswith(_PYSPARK), frames))
     mine = [i for i, f in enumerate(frames) if any(f.filename.startswith(p) for p in python_path)]
     shown = frames[mine[0] : mine[-1] + 1] if mine else frames

@@ -1,7 +1,7 @@
-"""What Spark runs now, for whoever watches the job.
+"""Reports the progress of a job's queries on Spark.
 
-A Spark that we start, or drive, has a status API (HTTP, on this machine): it tells stages,
-failed tasks and sizes. Of a Spark Connect server elsewhere only what its protocol says comes.
+A Spark that we start has a status API (HTTP, on this machine) with stages, failed tasks and sizes. A Spark
+Connect server elsewhere reports only what the Connect protocol contains.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 _log = EventLog("penstock.spark.progress")
 _ASK_S = 0.5
 _ANSWER_S = 20.0
-#: After the end of what is watched: how often, and how long at most, it is asked whether it knows.
+#: After the end of the queries: seconds between questions, and how long at most Spark is asked until its
+#: status shows the end.
 _LAG_S, _SETTLED_S = 0.05, 5.0
-#: A stage's name is its query's beginning.
+#: A stage's name is the beginning of its query, cut to this length.
 _NAME_CHARS = 120
-#: Told one by one, the newest first; all of them count.
+#: The most stages reported in detail, the newest first. The totals count all stages.
 _DETAILS = 100
 
 
 @contextlib.contextmanager
 def watched(session: SparkSession, tell: Tell, ui: str = "") -> Iterator[None]:
-    """Tell about stages and tasks of this session's queries while the block runs. ``ui``: the
-    URL of the status API of a Connect server, if it can be asked."""
+    """Reports stages and tasks of this session's queries while the block runs. ``ui``: the URL of the status
+    API of a Connect server; empty if it has none that can be asked."""
     tell(Progress(stage="running"))
     watch: AbstractContextManager[None]
     if is_connect(session):
@@ -77,8 +78,8 @@ def _connect(session: Any, tell: Tell) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
-    """Asks now and then, and at the end until Spark has noticed it, too: what it tells comes
-    later than what it does."""
+    """Asks the status API periodically while the block runs. After the block, asks until the status shows
+    that all jobs have ended, because the status lags behind."""
     ended, done = threading.Event(), False
 
     def ask() -> None:
@@ -93,7 +94,7 @@ def _asked(url: str, tag: str, tell: Tell) -> Iterator[None]:
                 jobs, stages = _jobs_and_stages(url)
                 tell(progress(jobs, stages, tag))
                 settled = not any(_is_of(job, tag) and job["status"] == "RUNNING" for job in jobs)
-            except (OSError, LookupError, ValueError) as err:  # the job does not depend on it
+            except (OSError, LookupError, ValueError) as err:  # The job does not depend on its progress.
                 settled = True
                 if not warned:
                     _log.warning("spark_status_not_read", url=url, error=repr(err))

@@ -1,4 +1,4 @@
-"""Whether a standing Spark answers at all."""
+"""Checks that a standing Spark can be reached."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CONNECT_S = 10.0
 
 
 def reached(url: str) -> None:
-    """Whether somebody listens at a standing Spark: its client would try for minutes.
-    SparkUnreachableError when nobody does."""
+    """Raises SparkUnreachableError if nothing listens at the URL of a standing Spark. Without this check
+    Spark's client would try for minutes."""
     address = urlsplit(url)
     if address.scheme not in ("sc", "spark"):
         return

@@ -1,7 +1,7 @@
 """Savepoints as DataFrames.
 
-``read_savepoint`` gives a typed frame for every state of every operator; executors read the
-snapshot objects, each its own. ``savepoint_writing`` has the other direction.
+``read_savepoint`` gives a typed frame for every state of every operator. Executors read the snapshot objects
+in parallel. ``savepoint_writing`` has the other direction.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EVERYTHING = (0, 2**31 - 1)
-#: Where keys of a path that is no URL would lie; every path here is absolute.
+#: The URL of the store for a path that is no URL. Every path here is absolute.
 ROOT = "file:///"
 _ITEM = t.VarBinaryType()
 
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Columns of a state's frame. ``stored``: the columns of the snapshot's batches, of which
-    ``namespace`` is shown as ``window_start`` and ``window_end``."""
+    """The columns of a state's frame. ``stored``: the columns of the snapshot's batches; the frame shows
+    their ``namespace`` as ``window_start`` and ``window_end``."""
 
     names: tuple[str, ...]
     types: tuple[t.LogicalType, ...]
@@ -56,14 +56,14 @@ class StateLayout:
 
 @dataclass
 class Savepoint:
-    """A savepoint's states. ``manifest`` says what job it is of."""
+    """The states in a savepoint. ``manifest``: the savepoint's manifest, which names the job."""
 
     manifest: CheckpointManifest
     session: SparkSession
     options: dict[str, str] = field(default_factory=dict)
     _infos: dict[tuple[str, str], StateInfo] = field(default_factory=dict)
     _handles: dict[str, list[StateHandle]] = field(default_factory=dict)
-    #: States that some subtasks have in another form than the first one: that form.
+    #: (uid, state) → the form of the state in a subtask where it differs from the form in the first subtask.
     _others: dict[tuple[str, str], StateInfo] = field(default_factory=dict)
 
     @property
@@ -162,7 +162,7 @@ async def _opened(path: str, session: SparkSession, options: dict[str, str]) -> 
 
 
 def layout_of(info: StateInfo) -> StateLayout:
-    """The columns that a state is shown with."""
+    """The columns of the frame of a state."""
     if info.kind != "keyed":
         return StateLayout(("item",), (_ITEM,), ("item",), False)
     schema = info.schema

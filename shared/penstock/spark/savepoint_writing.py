@@ -1,4 +1,4 @@
-"""DataFrames as savepoints: keyed state out of frames, whole, at any parallelism, for a job to start from."""
+"""Writes DataFrames as a savepoint: whole keyed state, at any parallelism, from which a job can start."""
 
 from __future__ import annotations
 

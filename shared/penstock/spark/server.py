@@ -1,9 +1,9 @@
 """The warm Spark of a task manager: a Spark Connect server on this machine.
 
-``python -m penstock.spark.server --port P --ui-port U --cores N --memory 2g`` becomes the
-server (the process is replaced, so its owner watches and ends one pid). It listens on the
-loopback address only and answers who knows the token in ``SPARK_CONNECT_AUTHENTICATE_TOKEN``;
-what its stages do it tells there at Spark's own status API, read-only.
+``python -m penstock.spark.server --port P --ui-port U --cores N --memory 2g`` becomes the server: the process
+is replaced, so that its owner watches and ends one process id. The server listens on the loopback address
+only, and answers only clients that know the token in ``SPARK_CONNECT_AUTHENTICATE_TOKEN``. Spark's own status
+API, also on the loopback address and read-only, reports its stages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from penstock.spark.session import JAVA_OPTIONS
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-#: A query whose client is gone ends after so long.
+#: A query ends this long after its client is gone.
 _ABANDONED = "20s"
 
 
 def command(
     port: int, ui_port: int, cores: int, memory: str, folder: Path, java: str | None = None
 ) -> list[str]:
-    """What is executed. ``folder``: Spark's scratch files and warehouse. ``java``: options of Java; None: to use
-    the archive of Spark's classes."""
+    """The command that starts the server. ``folder``: for Spark's scratch files and warehouse. ``java``:
+    options of Java; None: the options for the archive of Spark's classes."""
     import pyspark
 
     settings = {
@@ -55,8 +55,8 @@ def command(
     argv = [str(home / "bin" / "spark-submit"), "--master", f"local[{cores}]", "--driver-memory", memory]
     for key, value in settings.items():
         argv += ["--conf", f"{key}={value}"]
-    # The quick compiler only: a server starts in half the time, and long jobs lose little,
-    # as their work lies in Spark's generated code over whole partitions.
+    # Only Java's quick compiler is used: the server starts in half the time. Long jobs lose little, because
+    # most of their time goes into Spark's generated code over whole partitions.
     more = java_options() if java is None else java
     argv += ["--driver-java-options", f"{JAVA_OPTIONS} {more} -Djava.io.tmpdir={folder / 'tmp'}"]
     return [*argv, "--name", "penstock", "--class", _CLASS, "spark-internal"]
@@ -80,14 +80,15 @@ def main() -> None:
         sys.exit(str(err))
     except ModuleNotFoundError as err:
         sys.exit(f"Spark is not installed ({err}); pip install 'penstock[spark]'")
-    # Here, not in the machine's: Java, and Python workers that are killed, leave things behind.
+    # Temporary files go here instead of the machine's folder, because Java and killed Python workers leave
+    # files behind.
     temporary = given.folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(temporary)
     os.chdir(given.folder)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.pop("SPARK_HOME", None)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the status API is nobody else's business
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # only this machine may reach the status API
     os.execv(argv[0], argv)
 
 

@@ -1,5 +1,5 @@
-"""What is said of the task manager's Spark when it cannot be reached: why, from its log, and what
-to do about that. Pure, but for reading the log's end."""
+"""Explains why the task manager's Spark cannot be reached: the cause from its log, and what to do about it.
+Only ``last_words`` reads a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 from penstock.errors import ExternalError
 
-#: The first line of each start: a log is one of all the servers of a task manager.
+#: The first line of each start, because all servers of a task manager write into one log.
 STARTS = "penstock: Spark starts"
 _TAIL_BYTES = 32_768
 _MOST_LINES = 12
@@ -17,7 +17,7 @@ _MOST_CHARS = 2_000
 #: ``26/11/21 10:29:58 WARN NativeCodeLoader: …``
 _LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d ([A-Z]+) ")
 _QUIET = frozenset({"INFO", "DEBUG", "TRACE"})
-#: Told at every start, of nothing.
+#: Lines that every start writes and that say nothing about a failure.
 _ALWAYS = re.compile(
     r"Using incubator modules|log4j profile|Setting default log level|To adjust logging level"
     r"|WARN NativeCodeLoader|spark\.local\.dir will be overridden"
@@ -30,7 +30,8 @@ _SHORT_OF_MEMORY = re.compile(
 
 
 def last_words(path: str) -> str:
-    """Warnings and errors at the end of the log, since the last start; without any its last lines."""
+    """Warnings and errors since the last start, from the end of the log. If there are none, the last
+    lines."""
     try:
         with open(path, "rb") as log:
             log.seek(0, os.SEEK_END)
@@ -42,12 +43,12 @@ def last_words(path: str) -> str:
 
 
 def telling(text: str) -> str:
-    """See ``last_words``; of the log's text."""
+    """The same as ``last_words``, from the text of the log."""
     lines = [line for line in text.rpartition(STARTS)[2].splitlines() if line.strip()]
     kept, quiet = [], False
     for line in lines:
         logged = _LOGGED.match(line)
-        # What has no head of its own goes on with the line before it.
+        # A line without a head continues the line before it.
         quiet = logged[1] in _QUIET if logged else quiet
         if not quiet and not _ALWAYS.search(line):
             kept.append(line)
@@ -55,8 +56,8 @@ def telling(text: str) -> str:
 
 
 def unready(url: str, log_path: str, *, ended: bool, waited_s: float, refused: str) -> ExternalError:
-    """The error of a server that did not come: it ended, or did not listen in time. ``refused``: of
-    the last attempt to connect."""
+    """The error for a server that ended or did not listen in time. ``refused``: the error of the last attempt
+    to connect."""
     words = last_words(log_path)
     return ExternalError(
         "the task manager's Spark ended while it started"

@@ -1,4 +1,4 @@
-"""Spark sessions: ``local[n]``, ``spark://…`` and ``sc://…`` differ by URL only."""
+"""Opens Spark sessions. ``local[n]``, ``spark://…`` and ``sc://…`` differ only in their URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: What results rely on: nothing is left to Spark's own coercions, zone or name matching.
+#: Options on which results depend: they switch off Spark's own coercions, time zone and name matching.
 MEANING = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -25,10 +25,11 @@ MEANING = {
     "spark.sql.execution.pythonUDTF.arrow.enabled": "true",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
 }
-#: The quick compiler alone: a job is over before the other's work pays. Its room for compiled code is 48 MB
-#: by default, which the classes of some fifty jobs fill; then Java compiles no more and every job is slow.
+#: Only Java's quick compiler is used, because most jobs end before the optimizing compiler pays. The default
+#: room for compiled code, 48 MB, is full after some fifty jobs; then Java stops compiling and every job is
+#: slow.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-#: What a local Spark is started with unless the job says otherwise.
+#: The options of a local Spark. A job may override them.
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "2g",
@@ -39,13 +40,13 @@ _LOCAL = {
 }
 
 
-#: With every column and expression Spark notes which line of Python made it, for its messages: eight more
-#: round trips to Java each. The lines would be ours, not the user's.
+#: With this option Spark records, for its messages, the line of Python that made each column and expression.
+#: That costs eight more round trips to Java each, and the lines would be ours instead of the user's.
 _ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
 
 
 def prepare_environment() -> None:
-    """What Spark's launcher and its Python workers read from the environment."""
+    """Sets the environment variables that Spark's launcher and its Python workers read."""
     os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -57,7 +58,7 @@ def is_remote(url: str) -> bool:
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether the session talks to a Spark Connect server (else Spark's driver is here)."""
+    """Whether the session talks to a Spark Connect server. Otherwise Spark's driver runs in this process."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
@@ -84,7 +85,8 @@ def open_session(
         java = f"{JAVA_OPTIONS} {java_options()}".rstrip()
         local = {**_LOCAL, "spark.driver.extraJavaOptions": java} if url.startswith("local") else {}
         if "://127.0.0.1" in url or "://localhost" in url:
-            # The executors are on this machine as well, whatever its name resolves to.
+            # The executors run on this machine, too, so the loopback address works even if the machine's name
+            # does not resolve.
             local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings = {_ORIGINS: str(users_code).lower(), **local, **MEANING, **given}
     for key, value in settings.items():
@@ -98,12 +100,12 @@ def open_session(
 
 
 def apply_meaning(session: SparkSession, config: Mapping[str, str] | None = None) -> None:
-    """Set the options of a session on which results depend, whoever opened it."""
+    """Sets the options of a session on which results depend. The session may have been opened by others."""
     given = {k: v for k, v in (config or {}).items() if k.startswith("spark.sql.") and k not in MEANING}
     settings: dict[str, Any] = {**MEANING, **given}
     conf: Any = session.conf
     if is_connect(session):
-        conf._set_all(settings, silent=False)  # in one message, not one each
+        conf._set_all(settings, silent=False)  # one message instead of one for each option
         return
     for key, value in settings.items():
         conf.set(key, value)

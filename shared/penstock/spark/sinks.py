@@ -1,4 +1,4 @@
-"""Sinks: rows back to this process, thrown away, or through a connector's writer."""
+"""Sinks: rows come back to this process, are dropped, or go through a connector's writer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.specs import SinkSpec
 
-#: Connectors whose effect belongs in the process that runs the job.
+#: Connectors that must write in the process that runs the job.
 _HERE = ("print",)
 _BATCH_ROWS = 16_384
 
@@ -50,7 +50,7 @@ def stages(spec: SinkSpec) -> bool:
 
 
 def write(frame: Frame, table: TableWrite) -> None:
-    """Run the job into the table."""
+    """Writes the rows of a frame into a table."""
     spec = table.spec
     if table.manifest is not None and asyncio.run(committed(table)):
         return
@@ -69,7 +69,8 @@ def write(frame: Frame, table: TableWrite) -> None:
 
 
 def _checked(frame: Frame, spec: SinkSpec) -> Frame:
-    """The rows that the table takes, for Spark's own writers; ours check as they write."""
+    """The frame with the table's checks applied, for Spark's own writers. Our writers check rows when they
+    write."""
     constraints = Constraints(spec)
     if not constraints:
         return frame

@@ -1,4 +1,4 @@
-"""Scans: Spark's own readers where they read what ours would, else our connector."""
+"""Compiles scans: to Spark's own reader if it gives the same rows, otherwise to our connector."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def scan(session: SparkSession, node: Node, spec: s.SourceSpec, job: JobContext,
 
 
 def computed(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> Frame:
-    """The table's computed columns over what was read."""
+    """The table's computed columns over the columns that were read."""
     if spec.computed is None:
         return frame.renamed(node.output)
     made = projected(frame, None, spec.computed, node.output)
@@ -58,7 +58,7 @@ def computed(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> F
 
 
 def evaluated(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> Frame:
-    """The same by our own evaluator; the hidden columns ride along."""
+    """The table's computed columns by our own evaluator. The hidden columns stay."""
     assert spec.computed is not None
     return calc_in_python(
         frame, s.CalcSpec(projections=tuple(spec.computed)), node.output, node.node.uid, node.name, job
@@ -66,8 +66,8 @@ def evaluated(frame: Frame, node: Node, spec: s.SourceSpec, job: JobContext) -> 
 
 
 def calc_in_python(frame: Frame, spec: Any, output: t.Schema, uid: str, name: str, job: JobContext) -> Frame:
-    """A Calc by our own evaluator, ``__arrival`` carried along as one more column. Spark filters
-    where it can, and only the columns that are read go over."""
+    """A Calc by our own evaluator, with ``__arrival`` as one more column. Spark applies the filter if it can,
+    and only the columns that are read go to Python."""
     if spec.condition is not None:
         test = native(spec.condition, frame.columns())
         if test is not None:
@@ -144,7 +144,7 @@ def of_batch(
 
 
 def _in_process(session: SparkSession, table: TableRead) -> Frame:
-    """A connector whose rows lie in this very process is read here."""
+    """Reads a connector in this process, because its rows exist only here."""
     batches, order = [], []
     for number, split in enumerate(discover(table)):
         at = 0

@@ -26,7 +26,7 @@ ROWTIME_STEP_US = 1_000
 
 
 def calc(spec: s.CalcSpec, frame: Frame, output: Schema) -> Frame | None:
-    """None when an expression is not Spark's."""
+    """The filter and the projections by Spark; None if an expression has no equivalent in Spark."""
     return projected(frame, spec.condition, spec.projections, output)
 
 
@@ -47,7 +47,7 @@ def projected(
 
 
 def union(frames: Sequence[Frame], output: Schema, *, time: bool, arrival: bool) -> Frame:
-    """All rows of all inputs. The order of arrival, if known, is input by input."""
+    """All rows of all inputs. In the order of arrival the inputs follow one another."""
     parts = [f.renamed(output).with_hidden(time=time, arrival=arrival) for f in frames]
     return Frame(reduce(lambda a, b: a.unionAll(b), (p.df for p in parts)), output, time, arrival)
 
@@ -73,8 +73,8 @@ def _bigint(value: int) -> Column:
 
 
 def window_starts_ends(window: s.WindowSpec, at: Column) -> tuple[Column, Column]:
-    """(array of starts, array of ends) in µs of the windows that a row at ``at`` (BIGINT µs)
-    lies in; for tumbling windows plain columns."""
+    """(array of starts, array of ends), in µs, of the windows that contain the time ``at`` (BIGINT µs). For
+    tumbling windows both are plain columns."""
     size = window.size_us
     slide = window.slide_us or size
     if window.kind == "tumble":
@@ -98,7 +98,7 @@ def window_starts_ends(window: s.WindowSpec, at: Column) -> tuple[Column, Column
 def with_windows(
     frame: Frame, window: s.WindowSpec, keep: Sequence[Column], type_: LogicalType
 ) -> tuple[Column, Column, list[Column], Frame]:
-    """(start µs, end µs, kept columns, frame) with each row once per window of its own."""
+    """(start µs, end µs, kept columns, frame); the frame has each row once for each of its windows."""
     if window.time == -1:
         at = checked_time(col(TIME))
     else:
@@ -128,11 +128,11 @@ def with_windows(
 
 
 def checked_time(at: Column) -> Column:
-    """The row time; a NULL is an error, as in Flink."""
+    """The row time. A NULL raises an error, as in Flink."""
     return F.coalesce(at, F.raise_error(F.lit(NULL_ROWTIME)).cast("bigint"))
 
 
-#: Found again by ``errors.translated``.
+#: The text by which ``errors.translated`` recognises the error.
 NULL_ROWTIME = "PENSTOCK the row time is NULL"
 
 

@@ -1,12 +1,11 @@
-"""Unbounded sources for Structured Streaming: any connector, with replayable batches.
+"""Unbounded sources for Structured Streaming: any connector, with micro-batches that can be repeated.
 
-Spark wants the same rows again whenever it repeats a micro-batch, but a connector's reader
-only knows positions after what it has read. So an offset is just a number, and a *position
-log* in the checkpoint folder says what each number means: before batch k is planned its
-splits are written down (``<k>/splits``); the first task that reads a split in batch k writes
-where it began, how many rows it took and where it then stood (``<k>/<split>``), create-only,
-before it gives a row away. Whoever reads that split of that batch again reads exactly those
-rows.
+When Spark repeats a micro-batch, it must get the same rows again, but a connector's reader only knows its
+position after the rows that it has read. So Spark's offset is just the number of a batch, and a *position
+log* in the checkpoint folder says what the number means. Before batch k is planned, its splits are logged
+(``<k>/splits``). The first task that reads a split in batch k logs, create-only and before it yields a row,
+the start, the number of rows and the end (``<k>/<split>``). A task that reads the split of that batch again
+reads exactly those rows.
 """
 
 from __future__ import annotations
@@ -36,16 +35,17 @@ if TYPE_CHECKING:
     from penstock.ports import Store
     from penstock.spark.tables import TableRead
 
-#: Rows of one split in one micro-batch, held in memory until they are logged.
+#: The most rows of one split in one micro-batch. They stay in memory until the log has their positions.
 MAX_ROWS = 100_000
-#: After a batch without rows nothing is asked for so long.
+#: Seconds after a batch without rows in which no new batch is planned.
 PAUSE_S = 0.3
-#: A reader that has nothing at this moment is given so long to fetch the first rows.
+#: Seconds that a reader without rows gets to fetch its first rows.
 _FIRST_ROWS_S = 2.0
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What one batch took of one split: ``rows`` from ``start`` on; ``end``: the split after."""
+    """The rows that one batch took of one split: ``rows`` rows from ``start``; ``end``: the split after
+    them."""
 
     start: Split
     rows: int
@@ -53,7 +53,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class PositionLog:
-    """Batches of one source. Keys: ``<batch>/splits`` and ``<batch>/<split>``."""
+    """The log of the batches of one source. Keys: ``<batch>/splits`` and ``<batch>/<split>``."""
 
     def __init__(self, url: str) -> None:
         self._store: Store = open_store(url)
@@ -76,18 +76,20 @@ class PositionLog:
         return None if data is None else msgspec.json.decode(data, type=list[Split])
 
     def plan(self, batch: int, splits: Sequence[Split]) -> list[Split]:
-        """The batch's splits: these, unless it was planned before."""
+        """Logs the splits of a batch. Returns the logged ones, which are older if the batch was planned
+        before."""
         if not self._create(f"{batch:012d}/splits", msgspec.json.encode(list(splits))):
             return self.splits(batch) or []
         return list(splits)
 
     def taken(self, batch: int, split_id: str) -> Taken | None:
-        """What a task read of a split in a batch; None if nothing is recorded."""
+        """The rows that a task took of a split in a batch; None if no task has logged any."""
         data = self._get(self._key(batch, split_id))
         return None if data is None else msgspec.json.decode(data, type=Taken)
 
     def take(self, batch: int, taken: Taken) -> Taken:
-        """Write down what was read; what an earlier task wrote wins."""
+        """Logs the rows that a task took. Returns the entry of the first task that logged this split of this
+        batch."""
         if self._create(self._key(batch, taken.start.id), msgspec.json.encode(taken)):
             return taken
         found = self.taken(batch, taken.start.id)
@@ -100,7 +102,7 @@ class PositionLog:
 
 
 class SplitBatches(InputPartition):
-    """One split's rows of the batches ``first`` … ``last``."""
+    """The rows of one split in the batches ``first`` … ``last``."""
 
     def __init__(self, split: bytes, first: int, last: int) -> None:
         super().__init__(first)
@@ -108,7 +110,7 @@ class SplitBatches(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reads a table as a stream of numbered batches; a log makes repetitions equal."""
+    """Reads a table as a stream of numbered batches. The log makes a repeated batch equal to the first."""
 
     def __init__(self, table: TableRead) -> None:
         self._table = table
@@ -132,7 +134,7 @@ class StreamReader(DataSourceStreamReader):
         return {"batch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:
-        """The offset of the newest batch that has splits."""
+        """Plans the next batch and returns its offset; returns ``start`` during a pause or without splits."""
         return next(carried(iter(self._latest(start)), self._where()))
 
     def _latest(self, start: dict[str, int]) -> Iterator[dict[str, int]]:
@@ -190,7 +192,7 @@ class StreamReader(DataSourceStreamReader):
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def commit(self, end: dict[str, int]) -> None:
-        """The log stays: it is small, and tells what was read when."""
+        """Does nothing: the log stays, because it is small and shows what was read when."""
 
     def stop(self) -> None:
         """Drop the log's connection."""
@@ -201,7 +203,8 @@ class StreamReader(DataSourceStreamReader):
 
 
 def read_batch(table: TableRead, log: PositionLog, batch: int, split: Split) -> list[Batch]:
-    """The rows of one split in one batch: those written down, else what there is now."""
+    """The rows of one split in one batch: the logged rows if there are any, otherwise the rows that exist
+    now."""
     known = log.taken(batch, split.id)
     if known is not None:
         return asyncio.run(_read_rows(table, known.start, known.rows))[0]
@@ -212,12 +215,13 @@ def read_batch(table: TableRead, log: PositionLog, batch: int, split: Split) -> 
     taken = log.take(batch, Taken(start, count, end))
     if taken.rows == count and taken.start == start:
         return rows
-    # Another task of this batch was first, and saw more or less.
+    # Another task logged this batch first, with more or fewer rows.
     return asyncio.run(_read_rows(table, taken.start, taken.rows))[0]
 
 
 async def _read_rows(table: TableRead, split: Split, wanted: int | None) -> tuple[list[Batch], Split]:
-    """``wanted`` rows from the split's position (None: what there is), and where it stands."""
+    """Reads ``wanted`` rows from the split's position (None: the rows that exist now). Returns the rows and
+    the split after them."""
     spec = table.spec
     reader = get_connector(spec.connector).reader(TableInfo(spec.schema, spec.options))
     rows: list[Batch] = []

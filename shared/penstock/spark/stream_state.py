@@ -1,9 +1,9 @@
-"""Stateful operators in Structured Streaming: ours, kept in Spark's state store.
+"""Stateful operators in Structured Streaming: our operators, with their state in Spark's state store.
 
-Keys are spread over a fixed number of *groups*; a group is what Spark keys by. Its state is
-one snapshot of our operator (the format of docs/state-format.md), restored before a
-micro-batch's rows and taken again behind them, so whatever the operator keeps is kept. The
-rows travel as Arrow: packed by group before Spark's shuffle, unpacked behind it.
+Keys are spread over a fixed number of *groups*, and Spark keys the stream by group. The state of a group is
+one snapshot of our operator (the format of docs/state-format.md). It is restored before the rows of a
+micro-batch and taken again after them, so all state of the operator is kept. Rows travel as Arrow: they are
+packed by group before Spark's shuffle and unpacked after it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import Schema
 
-#: Never changed: a query that is started again finds its state by group.
+#: This number must never change, because a restarted query finds its state by group.
 GROUPS = 16
 _RANGE = (0, 127)
 
@@ -51,7 +51,7 @@ _RANGE = (0, 127)
 def packer(
     schema: Schema, keys: tuple[int, ...], index: int, timed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow``: rows of input ``index`` → (group, payload).
+    """Makes a function for ``mapInArrow`` that turns rows of input ``index`` into (group, payload).
 
     The columns are the schema's, then ``__time`` if ``timed``.
     """
@@ -110,7 +110,7 @@ class StreamDriver(Driver):
                 yield from self._out(self._through(0, self.operators[0].process(index, batch)))
 
     def advance(self, watermark: int) -> Iterator[pa.RecordBatch]:
-        """The watermark (µs) has risen: yield the output."""
+        """Processes a risen watermark (µs); yields the output."""
         yield from self._out(self._advance(watermark))
 
     def snapshot(self) -> bytes:
@@ -130,7 +130,7 @@ def _restored(program: Program, state: bytes | None) -> RestoredState | None:
 
 
 class GroupProcessor(StatefulProcessor):
-    """What Spark calls per group: with its rows, and when the watermark has moved."""
+    """Spark calls it for each group, with the group's rows and when the watermark has moved."""
 
     def __init__(self, program: Program, timed: bool) -> None:
         self._program = program
@@ -164,14 +164,14 @@ class GroupProcessor(StatefulProcessor):
                         yield Row(payload=_encoded(out))
                 watermark_ms = timers.getCurrentWatermarkInMs() if self._timed else 0
                 if watermark_ms > 0:
-                    # Spark's says "nothing before it comes", ours "nothing up to it".
+                    # After Spark's watermark w rows at w may still come; after ours they may not.
                     for out in driver.advance(max(watermark_ms * 1000 - 1, MIN_WATERMARK)):
                         yield Row(payload=_encoded(out))
                 self._state.update((driver.snapshot(),))
             finally:
                 driver.close()
         if self._timed:
-            # Whenever the watermark moves on, this group is asked again.
+            # The timer makes Spark call this group again when the watermark moves on.
             self._handle.registerTimer(max(watermark_ms, 0) + 1)
 
     def close(self) -> None:

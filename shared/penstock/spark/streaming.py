@@ -1,9 +1,8 @@
-"""An unbounded job as Structured Streaming: one query a sink, checkpoints in a folder.
+"""Runs an unbounded job as Structured Streaming: one query for each sink, with checkpoints in a folder.
 
-What keeps nothing is Spark's own or goes over in Arrow batches, as in batch mode; what keeps
-state runs in our operator through ``transformWithState`` (``stream_state``); sources are our
-connectors with a position log (``stream_source``); a micro-batch is written through our
-sinks and committed once, by its number.
+Operators without state are Spark's own or run over Arrow batches, as in batch mode. Operators with state are
+ours, through ``transformWithState`` (``stream_state``). Sources are our connectors with a position log
+(``stream_source``). A micro-batch is written through our sinks and committed once, by its number.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _ASK_S = 1
 
 
 class SparkStreamJob(SparkJob):
-    """An unbounded job on a session. ``checkpoint``: a folder (path or ``file:`` URL) that all of
-    Spark's processes see; a job that is started with it again goes on where it stood."""
+    """An unbounded job on a session. ``checkpoint``: a folder (path or ``file:`` URL) that all processes of
+    Spark can reach. A job that is started again with this folder continues from its last micro-batch."""
 
     def __init__(self, graph: JobGraph, session: SparkSession, *, job_id: str, checkpoint: str) -> None:
         check_streaming(graph)
@@ -59,7 +58,7 @@ class SparkStreamJob(SparkJob):
             node.wants_arrival = False
 
     def start(self) -> list[StreamingQuery]:
-        """A running query for every sink."""
+        """Starts a query for every sink."""
         apply_meaning(self.session, self.graph.config)
         self.session.conf.set(_PROVIDER, ROCKSDB)
         queries = []
@@ -92,7 +91,7 @@ class SparkStreamJob(SparkJob):
 
     def _scan(self, node: Node, spec: s.SourceSpec) -> Frame:
         table = TableRead(spec, node.node.uid, self.job_id, self.context, time=node.wants_time)
-        # Every sink's query reads on its own: the log of positions is the query's.
+        # Every sink's query reads the source by itself, so each query has a position log of its own.
         table = replace(
             table, log_url=f"file://{self.checkpoint}/sources/{self._reading_for}/{node.node.uid}"
         )
@@ -172,8 +171,8 @@ class SparkStreamJob(SparkJob):
 def run_stream(graph: JobGraph, session: SparkSession, job_id: str, store_url: str) -> None:
     """Run an unbounded job until one of its queries fails, or the caller is interrupted.
 
-    Its checkpoints lie at Spark's own ``spark.sql.streaming.checkpointLocation``, else in the
-    cluster's object store (``store_url``).
+    Its checkpoints are in the folder of Spark's own key ``spark.sql.streaming.checkpointLocation``. Without
+    the key they are in the cluster's object store (``store_url``).
     """
     location = graph.config.get(SPARK_CHECKPOINTS) or f"{store_url.rstrip('/')}/{spark_stream_prefix(job_id)}"
     queries = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location).start()
@@ -197,7 +196,7 @@ def _has_watermark(node: Node) -> bool:
 
 
 def _each_batch(spec: s.SinkSpec, uid: str, job_id: str, context: Any, folder: str) -> Any:
-    """``foreachBatch``: write one micro-batch, once."""
+    """Makes the function for ``foreachBatch`` that writes one micro-batch, once."""
 
     def each(df: Any, batch: int) -> None:
         table = TableWrite(spec, uid, f"{job_id}-{batch}", context, f"{folder}/commits/{batch:012d}")

@@ -1,4 +1,4 @@
-"""What planning needs to know of Spark; needs no pyspark."""
+"""Tells the planner what Spark can do. This module needs no pyspark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A table that Spark reads or writes through one of Penstock's connectors: what travels to the
-executors, and how one of them reads a split."""
+"""Tables that Spark reads or writes through Penstock's connectors: the data that goes to the executors, and
+how an executor reads a split."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARRIVAL_BITS = 40
 
 @dataclass(frozen=True)
 class TableRead:
-    """What a reader is to give: the source's columns, ``__time``, ``__arrival``."""
+    """A table to read, and which columns the reader must give: the source's, ``__time``, ``__arrival``."""
 
     spec: SourceSpec
     uid: str
@@ -36,7 +36,7 @@ class TableRead:
     job: JobContext
     time: bool = False
     arrival: bool = False
-    #: Of an unbounded read: where its position log lies.
+    #: The URL of the position log of an unbounded read.
     log_url: str | None = None
 
     @property
@@ -74,7 +74,7 @@ async def _discover(table: TableRead, known: set[str]) -> list[Split]:
 
 
 def discover(table: TableRead, known: set[str] | None = None) -> list[Split]:
-    """The splits that there are now, but for those ``known``."""
+    """The splits that exist now, without those whose ids are in ``known``."""
     return asyncio.run(_discover(table, known or set()))
 
 
@@ -105,7 +105,7 @@ async def _opened(reader: Any, ctx: SourceContext, split: Split) -> None:
 
 def _polled(loop: asyncio.AbstractEventLoop, reader: Any) -> Any:
     async def poll() -> Any:
-        return reader.poll()  # some readers start tasks while polled
+        return reader.poll()  # some readers start tasks when they are polled
 
     return loop.run_until_complete(poll())
 

@@ -1,11 +1,10 @@
-"""Types and columns on both sides of Spark.
+"""Maps types and columns between Penstock and Spark.
 
-A Spark column holds what ``external_arrow_type`` says, so that frames read naturally and
-filters reach the Parquet reader. Spark has no like of some types; these keep the integers
-of our own storage: TIME and INTERVAL DAY TO SECOND are BIGINT µs, INTERVAL YEAR TO MONTH is
-INT months. MULTISET is a map to counts, RAW is pickled bytes, NULL is a BOOLEAN that is
-never set. TIMESTAMP is Spark's TIMESTAMP_NTZ, TIMESTAMP_LTZ its TIMESTAMP; the session's
-zone is always UTC, so that a cast between them shifts nothing.
+A Spark column holds values as ``external_arrow_type`` defines them, so that frames read naturally and filters
+reach the Parquet reader. Types that Spark does not have keep the integers of our own storage: TIME and
+INTERVAL DAY TO SECOND are BIGINT µs, INTERVAL YEAR TO MONTH is INT months. MULTISET is a map to counts, RAW
+is pickled bytes, NULL is a BOOLEAN that is never set. TIMESTAMP is Spark's TIMESTAMP_NTZ, TIMESTAMP_LTZ its
+TIMESTAMP; the session's zone is always UTC, so that a cast between them shifts nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _ARROW: dict[type, pa.DataType] = {
 
 
 def spark_type(type_: LogicalType) -> st.DataType:
-    """The Spark type of a column. UnsupportedError for a type that does not map."""
+    """The Spark type of a column. Raises UnsupportedError for a type without an equivalent."""
     match type_:
         case t.DecimalType(precision=p, scale=s):
             return st.DecimalType(p, s)
@@ -102,7 +101,7 @@ def struct_type(types: Iterable[LogicalType], names: Iterable[str]) -> st.Struct
 
 
 def to_spark_array(column: Column) -> pa.Array:
-    """A column as Spark takes it from Python."""
+    """A column as the Arrow array that Spark expects from Python."""
     want = spark_arrow_type(column.type)
     if isinstance(column.type, t.NullType):
         return pa.nulls(len(column), pa.bool_())
@@ -113,7 +112,7 @@ def to_spark_array(column: Column) -> pa.Array:
 
 
 def from_spark_array(type_: LogicalType, array: pa.Array) -> Column:
-    """A column of ``type_`` out of what Spark gives Python."""
+    """A column of ``type_`` from an Arrow array that Spark gave to Python."""
     if isinstance(type_, t.NullType):
         return Column.nulls(type_, len(array))
     return Column.from_arrow(type_, array)

@@ -1,8 +1,8 @@
-"""The universal way, seen from the driver: which rows must meet, in which order.
+"""Runs our own operators within Spark, for every operator without an equivalent in Spark.
 
-``stateless`` maps partitions as they lie. ``keyed`` brings the rows of a key together
-(several inputs side by side, told apart by ``__input``), sorts each partition by event time,
-input and arrival, and runs the operator over it (``drive``).
+This is the part in Spark's driver; ``drive`` has the part on executors. ``stateless`` runs an operator over
+the partitions as they are. ``keyed`` brings the rows of a key into one partition (``__input`` tells several
+inputs apart), sorts each partition by event time, input and arrival, and runs the operator over it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def stateless(
     node: Node, frame: Frame, job: JobContext, kept: list[DataFrame] | None = None
 ) -> dict[str | None, Frame]:
-    """``kept`` gets what is persisted on the way; None: nothing is."""
+    """The outputs (by tag) of an operator that keeps no state. ``kept``: collects the frames that are
+    persisted; None: nothing is persisted."""
     program = Program(
         (step_of(node),), job, timed=frame.time, out_timed=node.wants_time, tags=read_tags(node)
     )
@@ -45,8 +46,8 @@ def stateless(
 
 
 def _with_arrival(node: Node, frame: Frame, program: Program) -> Frame:
-    """An operator that puts columns behind those of its input: ``__arrival`` rides along as the
-    last of the input's."""
+    """Runs an operator that appends columns to its input's. ``__arrival`` goes through as one more input
+    column, the last one."""
     (step,) = program.steps
     at = len(frame.schema)
     column = t.Field("arrival", t.BigIntType())
@@ -73,8 +74,8 @@ def keyed(
     ordered = any(o is not None for o in orders)
     timed = any(f.time for f in frames)
     keys = [spec.meeting_keys(i) for i in range(len(frames))]
-    # An aggregate of nothing is one row: an empty partition must run it too, which Spark would
-    # leave out of its plan.
+    # An aggregate without keys gives one row even without input. Spark would not call it for an empty
+    # partition, so the partition gets a marker row.
     marked = isinstance(spec, s.GroupAggregateSpec) and not spec.keys
     rows = _side_by_side(frames, orders if ordered else None, keys, timed=timed, marked=marked)
     spread = [f"__k{i}" for i in range(len(keys[0]))]
@@ -88,7 +89,7 @@ def keyed(
     batch = is_batch(job.config)
     sorting: list[Column] = []
     if batch and isinstance(spec, s.KeyedProcessSpec) and spec.kind == "broadcast-process":
-        sorting.append(col(INPUT).desc())  # the broadcast side is read to its end first
+        sorting.append(col(INPUT).desc())  # The broadcast side is read to its end first.
     if ordered:
         sorting.append(col(ORDER).asc_nulls_first())
     if len(frames) > 1:
@@ -106,17 +107,17 @@ def keyed(
 
 
 def positional(frame: Frame, *more: str) -> DataFrame:
-    """The columns for ``mapInArrow`` (which takes no name with a dot), ``more`` hidden ones
-    behind them, then ``__time``."""
+    """The columns for ``mapInArrow``, which accepts no name with a dot, then the hidden columns ``more``,
+    then ``__time``."""
     columns = [*frame.columns(), *(col(name) for name in more)]
     named = [c.alias(f"c{i}") for i, c in enumerate(columns)]
-    # An Arrow batch without columns would lose its number of rows.
+    # One column must stay: an Arrow batch without columns would lose its number of rows.
     named = named or [F.lit(None).cast("boolean").alias("c0")]
     return frame.df.select(*named, *([col(TIME)] if frame.time else []))
 
 
 def step_of(node: Node, *, keep: bool = False) -> Step:
-    """``keep``: the spec as it was planned (for an unbounded job)."""
+    """The node as a step of a program. ``keep``: with the spec as it was planned, for an unbounded job."""
     inputs = tuple(node.input_schema(i) for i in range(len(node.inputs)))
     return Step(
         node.spec if keep else final_spec(node.spec),
@@ -129,7 +130,8 @@ def step_of(node: Node, *, keep: bool = False) -> Step:
 
 
 def final_spec(spec: Spec) -> Spec:
-    """The spec with whole changelogs, no time to live: the rows left at the end are meant."""
+    """The spec for a batch job, whose result is the rows that remain at the end: with old rows of updates,
+    and without a time to live."""
     spec = spec.own()
     changes: dict[str, Any] = {}
     if hasattr(spec, "emit_before"):
@@ -142,7 +144,7 @@ def final_spec(spec: Spec) -> Spec:
 
 
 def read_tags(node: Node) -> tuple[str, ...]:
-    """Side outputs that somebody reads."""
+    """The tags of the side outputs that some operator reads."""
     tags = {e.tag for c, i in node.consumers for e in c.inputs[i] if e.source is node}
     return tuple(sorted(tag for tag in tags if tag is not None))
 
@@ -158,7 +160,8 @@ def _mapped(
 def split_outputs(
     node: Node, out: DataFrame, program: Program, kept: list[DataFrame] | None = None
 ) -> dict[str | None, Frame]:
-    """Main and side outputs of what a program gives; with ``kept`` all from one run of it."""
+    """Splits the output of a program into main and side outputs. With ``kept`` the program runs once for all
+    of them."""
     time = program.out_timed
     hidden = [col(TIME)] if time else []
     frames: dict[str | None, Frame] = {}
@@ -186,7 +189,8 @@ def _side_by_side(
     timed: bool,
     marked: bool,
 ) -> DataFrame:
-    """The rows of all inputs with the columns of all, the others' NULL."""
+    """The rows of all inputs in one frame that has the columns of every input. The columns of other inputs
+    are NULL."""
     arrival = any(f.arrival for f in frames)
     parts = []
     for index, frame in enumerate(frames):
@@ -217,7 +221,7 @@ def _side_by_side(
 
 
 def _spread(frame: Frame, key: int) -> Column:
-    """A key column as it is hashed: −0.0 is 0.0."""
+    """A key column as Spark hashes it, with 0.0 in place of −0.0."""
     value = frame.column(key)
     if isinstance(frame.schema.types[key], (t.FloatType, t.DoubleType)):
         return value + F.lit(0.0)
@@ -233,7 +237,7 @@ def _order(frame: Frame, order: str | int | None) -> Column:
 
 
 def _time_order(order: str | int | None, frame: Frame) -> str | int | None:
-    """OVER may be ordered by what is no time."""
+    """The event order of an operator; None if it is a column of another type, which OVER allows."""
     if isinstance(order, int) and not isinstance(frame.schema.types[order], t.TIMESTAMPS):
         return None
     return order
