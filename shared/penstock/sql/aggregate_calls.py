@@ -1,4 +1,4 @@
-"""Aggregate calls as written: FILTER, DISTINCT, IGNORE NULLS, and the user's own."""
+"""Binds calls of aggregate functions, the user's own included, with FILTER, DISTINCT and IGNORE NULLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.types import logical as t
 
 _CONSTANT_TAIL = {"LISTAGG": 1}
-#: Which aggregates support FILTER, DISTINCT or IGNORE NULLS. FIRST_VALUE and LAST_VALUE always skip NULLs.
+#: Clause → the aggregates that it may follow. FIRST_VALUE and LAST_VALUE always skip NULLs.
 _NULL_TREATMENT = {
     "IGNORE NULLS": ("FIRST_VALUE", "LAST_VALUE", "ARRAY_AGG"),
     "RESPECT NULLS": ("ARRAY_AGG",),
@@ -29,7 +29,7 @@ _NULL_TREATMENT = {
 
 @dataclass(frozen=True, slots=True)
 class AggregateDraft:
-    """An aggregate before its arguments have columns."""
+    """An aggregate call whose arguments are still expressions; in a plan they are columns."""
 
     function: str
     args: tuple[Expr, ...]
@@ -56,8 +56,8 @@ def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
 
 
 def aggregate_nodes(ctx: QueryBinder, root: exp.Expression) -> Iterator[exp.Expression]:
-    """Outermost aggregate calls below ``root``. Subqueries are not searched, and the function of an OVER window
-    is not one of them (its arguments may hold some)."""
+    """Yields the outermost aggregate calls below ``root``. Does not search subqueries. The function of an
+    OVER window is not yielded, but aggregate calls in its arguments are."""
     waiting: list[Any] = [root]
     while waiting:
         node = waiting.pop()
@@ -85,8 +85,8 @@ def draft(
     grouped: bool = False,
     over: bool = False,
 ) -> AggregateDraft:
-    """The aggregate that ``node`` means, with its FILTER, DISTINCT and IGNORE NULLS. ``over``: it belongs to an
-    OVER clause, whose arguments may be aggregates of the rows' groups."""
+    """The aggregate that ``node`` means, with its FILTER, DISTINCT and IGNORE NULLS. ``over``: the aggregate
+    has an OVER clause, so its arguments may be aggregates of a group."""
     condition: Expr | None = None
     ignore_nulls = False
     call = node

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 class Aggregation:
-    """The grouping of one SELECT: ``node`` is the aggregate; ``special`` binds expressions above it.
+    """Plans the grouping of one SELECT. ``node`` is the aggregate; ``special`` binds expressions above it.
 
-    ``aggregates``: its calls; ``below``: values of the nodes inside its calls and keys.
+    ``aggregates``: the aggregate calls of the SELECT. ``below``: gives the values of the subqueries inside
+    these calls and inside the keys.
     """
 
     def __init__(
@@ -216,7 +217,8 @@ class Aggregation:
         return n.Aggregate(input=expanded, keys=tuple(range(by)), aggregates=moved, schema=schema)
 
     def _grouping_function(self, node: exp.Expression) -> Expr | None:
-        """GROUPING(k …), GROUPING_ID(k …) and GROUP_ID(): a number for each set."""
+        """The value of GROUPING(k …), GROUPING_ID(k …) or GROUP_ID() by
+        grouping set; None for another node."""
         if not isinstance(node, exp.Anonymous):
             return None
         name = function_name(node).upper()
@@ -332,7 +334,8 @@ class Aggregation:
     def _result(self, node: exp.Expression) -> InputRef:
         at = self.calls.get(id(node))
         if at is None:
-            # It is a copy of one of them: an OVER clause that the WINDOW clause completes.
+            # The node is a copy of a known call: ``Overs`` copies an OVER clause that the WINDOW clause
+            # completes.
             one = draft(self.ctx, node, self.binder, grouped=self.grouped)
             count = len(self.drafts)
             at = self._add(one)
@@ -341,7 +344,7 @@ class Aggregation:
         return InputRef(self.first_call + at, self.drafts[at].type)
 
     def _field_of_key(self, node: exp.Expression) -> Expr | None:
-        """``r.a.b`` where r or r.a is grouped."""
+        """The field ``r.a.b`` if ``r`` or ``r.a`` is a key of GROUP BY; None otherwise."""
         bound, path = self.binder.bind(node), list[FieldAccess]()
         while isinstance(bound, FieldAccess):
             path.append(bound)
@@ -370,8 +373,8 @@ class Aggregation:
         except PenstockError:
             if isinstance(node, exp.Column):
                 raise
-            # A part of the expression may be a key or hold an auxiliary window function: bind its parts one by
-            # one.
+            # A part of the expression may be a key or hold an auxiliary window function, so the caller binds
+            # the parts one by one.
             return None
         at = position(bound, self.key_exprs)
         return None if at is None else self.key_index[at]

@@ -1,4 +1,4 @@
-"""Which types are cast without a CAST: into a table's column, or into a function's parameter.
+"""The implicit casts: which types a table's column or a function's parameter takes without a CAST.
 
 The rules are Flink's ``LogicalTypeCasts.supportsImplicitCast``, with one exception: numbers and intervals are
 not cast to each other, because our intervals do not record how many fields they have.
@@ -10,7 +10,7 @@ from penstock.types import logical as t
 
 _NUMBERS = (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType)
 
-#: Target → the types that it takes besides its own.
+#: Target type → the other types that are cast to it.
 _FROM: dict[type, tuple[type, ...]] = {
     t.VarCharType: (t.CharType,),
     t.VarBinaryType: (t.BinaryType,),
@@ -29,7 +29,7 @@ _FROM: dict[type, tuple[type, ...]] = {
 
 def assignable(have: t.LogicalType, want: t.LogicalType) -> bool:
     """Whether a value of type ``have`` is cast to ``want`` without a CAST. A nullable type is not assignable to
-    a NOT NULL one; where NULLs are checked row by row, ask for ``nullable(want)``."""
+    a NOT NULL type; a caller that checks NULLs row by row passes ``nullable(want)``."""
     if have.nullable and not want.nullable:
         return False
     if isinstance(have, t.NullType) or have.with_nullable(True) == want.with_nullable(True):

@@ -50,10 +50,10 @@ class Table:
     temporary: bool
     where: str
     text: str
-    #: The options as written (each value knows its place), where ``options`` are resolved.
+    #: The options as the user wrote them, each with its position, once ``options`` holds the resolved ones.
     written: dict[str, str] | None = None
     comment: str | None = None
-    #: PARTITIONED BY.
+    #: The columns of PARTITIONED BY.
     partition_keys: tuple[str, ...] = ()
 
     def info(self) -> TableInfo:
@@ -77,8 +77,8 @@ class View:
 
 @dataclass(slots=True)
 class Catalog:
-    """What a session can name. Names are case-sensitive, as in Flink; one without a catalog is looked up in the
-    current catalog and database of ``catalogs``."""
+    """The tables, views and functions that a session can name. Names of tables and views are case-sensitive,
+    as in Flink. A name without a catalog belongs to the current catalog and database of ``catalogs``."""
 
     tables: Names[Table]
     views: Names[View]
@@ -121,7 +121,7 @@ class Catalog:
         return found
 
     def check_path(self, name: str, where: str) -> None:
-        """SqlError for a name whose catalog or database is not there."""
+        """Raise SqlError if the catalog or database in ``name`` does not exist."""
         parts = name.split(".")
         if len(parts) > 2 and not self.catalogs.known(parts[0]) and name not in self.tables:
             raise self.catalogs.unknown(parts[0], where)
@@ -140,7 +140,7 @@ class Catalog:
         )
 
     def check_free(self, name: str, where: str) -> None:
-        """Raise SqlError if a table or view has this name, or its database is not there."""
+        """Raise SqlError if a table or view has this name, or if the name's database does not exist."""
         self.check_path(name, where)
         if name in self.tables or name in self.views:
             raise SqlError(
@@ -153,7 +153,7 @@ class Catalog:
 
 
 def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
-    """The table as a plan reads it; the connector checks its options."""
+    """The table in the form in which a plan reads it. Its connector checks the options."""
     table = resolved_table(table)
     connector = _checked(table, "source")
     info = table.info()
@@ -213,8 +213,8 @@ def sink_ref(
     partition: Sequence[str | None] | None = None,
     where: str | None = None,
 ) -> TableRef:
-    """The table as a plan writes it. ``overwrite``: the query's rows replace the old ones; ``partition``: only
-    those of this partition."""
+    """The table in the form in which a plan writes it. ``overwrite``: the query's rows replace the old ones.
+    ``partition``: they replace the old rows of this partition only."""
     table = resolved_table(table)
     connector = _checked(table, "sink")
     if overwrite:
@@ -252,18 +252,18 @@ def sink_ref(
 
 
 def _keyed(schema: t.Schema, key: tuple[str, ...]) -> t.Schema:
-    """The primary key's columns as NOT NULL."""
+    """The schema with NOT NULL columns in the primary key."""
     fields = (t.Field(f.name, f.type.with_nullable(False)) if f.name in key else f for f in schema.fields)
     return t.Schema(tuple(fields), schema.rowtime)
 
 
 def resolved_table(table: Table) -> Table:
-    """The table with its options as a connector takes them."""
+    """The table with its options in the form that a connector takes."""
     try:
         options = resolved_options(table.options, where=_place(table))
     except ConnectorError as err:
         raise blame_option(err, table) from None
-    # From here on options are plain text: places in the script are no part of a plan.
+    # A plan must not depend on positions in the script, so its options are plain text.
     options = {str(k): str(v) for k, v in options.items()}
     if table.partition_keys:
         options[PARTITION_KEYS] = json.dumps(table.partition_keys)

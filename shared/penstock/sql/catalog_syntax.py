@@ -1,4 +1,4 @@
-"""Statements about catalogs and databases."""
+"""Parses statements about catalogs and databases."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STATEMENTS = {
 
 
 class CatalogSyntax(DdlSyntax):
-    """Parses CREATE CATALOG and the like."""
+    """Parses CREATE, DROP and DESCRIBE CATALOG, and CREATE, ALTER and DROP DATABASE."""
 
     def catalog_statement(self, here: Position) -> CatalogStatement | None:
-        """The statement that begins here; None: it is none of these."""
+        """The statement that begins at the current token; None if it is not about a catalog or database."""
         words = (self._curr.text.upper(), self._next.text.upper() if self._next else "")
         if words not in _STATEMENTS:
             return None

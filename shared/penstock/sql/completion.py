@@ -1,4 +1,4 @@
-"""Words with which an unfinished statement may go on."""
+"""Suggests words that complete an unfinished statement."""
 
 from __future__ import annotations
 

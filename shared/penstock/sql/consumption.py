@@ -1,4 +1,4 @@
-"""No clause is dropped: an argument of a syntax tree that the translation did not read is refused by name.
+"""Refuses every clause that the translation of a syntax tree did not read, so that none is dropped silently.
 
 Inside ``consuming(tree, source)`` each node notes which of its arguments are read. Walking and comparing trees
 (``walk``, ``find_all``, ``==``) does not count as reading: only ``node.this``, ``node.args.get(…)`` and the
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Node = TypeVar("Node", bound=exp.Expression)
 
-#: Arguments without a meaning of their own: (node type, argument) → why.
+#: (node type, argument) → why the translation may ignore the argument.
 MEANINGLESS: dict[tuple[type, str], str] = {
     (exp.Identifier, "quoted"): "a name in backticks is the same name",
     (exp.Window, "over"): "the word OVER",
@@ -62,7 +62,7 @@ CLAUSES: dict[tuple[type, str], tuple[str, str]] = {
 
 
 class _Args(dict[str, Any]):
-    """A node's arguments that note which were read by name."""
+    """The arguments of a node, by name; ``read`` notes the names that were read."""
 
     __slots__ = ("read",)
 
@@ -83,7 +83,7 @@ class _Args(dict[str, Any]):
 def consuming(tree: exp.Expression, source: Source) -> Iterator[None]:
     """Raises UnsupportedError at the end of the block if an argument of the tree was not read. An error that is
     raised inside passes through."""
-    hash(tree)  # Compute and cache it now, because computing it reads all arguments.
+    hash(tree)  # Compute and cache the hash now, because computing it reads all arguments.
     for node in tree.walk():
         node.args = _Args(node.args)
     yield
@@ -117,7 +117,7 @@ def _unread(node: exp.Expr) -> Iterator[str]:
 
 
 def named(node: exp.Expr, argument: str) -> tuple[str, str]:
-    """The clause that an argument of a node is, and what to write instead of it."""
+    """The name by which users know the clause in ``argument`` of ``node``, and what to write instead."""
     known = CLAUSES.get((type(node), argument))
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Scalar subqueries that name columns of the outer query become an aggregate by key, joined on the key.
+"""Plans a scalar subquery that names columns of the outer query as an aggregate by key, joined on the key.
 
 ``(SELECT AVG(x) + 1 FROM u WHERE u.k = t.k AND …)`` is computed for a row of ``t`` from the aggregates of its
 group in ``SELECT k, AVG(x) FROM u WHERE … GROUP BY k``, or from the aggregates of no rows if it has no group.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.sql.queries import QueryBinder
 
-#: Aggregates that are NULL over no rows; COUNT is 0.
+#: Aggregates whose value over no rows is known: 0 for COUNT, NULL for the others.
 _OF_NO_ROWS = frozenset(
     ("AVG", "COUNT", "MAX", "MIN", "STDDEV_POP", "STDDEV_SAMP", "SUM", "VAR_POP", "VAR_SAMP", "VARIANCE")
 )
@@ -32,8 +32,8 @@ _NOT_PLAIN = ("group", "having", "limit", "offset", "with_", "distinct", "order"
 
 
 def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) -> tuple[Relation, Expr] | None:
-    """``left`` with the subquery's value beside every row, and that value. None if the subquery names no column
-    of ``left``, or has another form."""
+    """``left`` joined with the subquery's aggregates, and the subquery's value as an expression over them.
+    None if the subquery names no column of ``left``, or has another form."""
     query = node
     while isinstance(query, (exp.Subquery, exp.Paren)):
         query = query.this
@@ -58,7 +58,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     if any(_columns(ctx, left, inner, call)[1] for call in calls):
         return None
     _check_value(ctx, inner, item, calls)
-    # The column's name is not visible to the user.
+    # No result shows the alias, so ignoring it drops no clause.
     consume(select.expressions[0].args.get("alias"))
     right = ctx.query(_grouped(select, calls, keys, own))
     width = len(left.node.schema)
@@ -84,7 +84,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
 
 
 def _function(call: exp.Expression) -> str:
-    """The aggregate function below FILTER and the like."""
+    """The name of the aggregate function inside FILTER, IGNORE NULLS and RESPECT NULLS."""
     while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
         call = call.this
     return function_name(call).upper() if isinstance(call, exp.Anonymous) else type(call).__name__
@@ -144,7 +144,7 @@ def _factored_or(node: exp.Or) -> list[exp.Expression]:
                 consume(part)
         rests.append([part for part in branch if part not in shared])
     if not all(rests):
-        # This branch asks for nothing more, so the whole OR holds.
+        # One branch consists of shared conditions only, so they alone decide the OR.
         for part in (part for rest in rests for part in rest):
             consume(part)
         return shared
@@ -155,7 +155,7 @@ def _factored_or(node: exp.Or) -> list[exp.Expression]:
 
 
 def _joined(parts: list[exp.Expression]) -> exp.Expression:
-    """The conjunction of them."""
+    """The conjunction of ``parts``."""
     made = parts[0]
     for part in parts[1:]:
         made = exp.And(this=made, expression=part)
@@ -163,7 +163,7 @@ def _joined(parts: list[exp.Expression]) -> exp.Expression:
 
 
 def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """What a condition joins by OR."""
+    """The conditions that ``node`` joins by OR."""
     if isinstance(node, exp.Paren):
         return _disjuncts(node.this)
     if isinstance(node, exp.Or):
@@ -172,7 +172,7 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """What a condition joins by AND."""
+    """The conditions that ``node`` joins by AND."""
     parts, waiting = [], [node]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP: statements → changes of the session's catalog."""
+"""Carries out CREATE, ALTER and DROP on the session's catalog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ddl = st.CreateTable | st.CreateView | st.CreateFunction | st.AlterTable | st.Al
 
 
 def change_catalog(catalog: Catalog, config: Mapping[str, str], statement: Ddl) -> str:
-    """Carry the statement out; what was done, in words."""
+    """Carry out the statement. Returns what was done, in words."""
     where = str(statement.position)
     match statement:
         case st.CreateTable():
@@ -78,8 +78,11 @@ def _check_connector(table: Table) -> None:
 def create_table_as(
     catalog: Catalog, config: Mapping[str, str], statement: st.CreateTable
 ) -> tuple[str, st.Insert | None]:
-    """CREATE TABLE … AS: declares the table now, from the query's columns and those that the statement
-    declares; the insert fills it. None if the table exists and IF NOT EXISTS is given."""
+    """Declare the table of CREATE TABLE … AS, with the query's columns and those that the statement declares.
+
+    Returns what was done, in words, and the INSERT that fills the table. There is no INSERT if the table
+    exists and IF NOT EXISTS is given.
+    """
     assert statement.query is not None
     where = str(statement.position)
     if statement.name in catalog.tables and statement.if_not_exists:

@@ -1,4 +1,4 @@
-"""CREATE and DROP."""
+"""Parses CREATE, ALTER and DROP, and the OPTIONS hint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LIKE_FEATURES = (
 
 
 class DdlSyntax(FlinkParser):
-    """Statements that change the catalog, and OPTIONS hints."""
+    """Parses statements that change the catalog, and OPTIONS hints."""
 
     #: The hints of the statement that is being parsed, from ``hints.hints_of``.
     hints: dict[int, list[Hint]]
@@ -69,7 +69,8 @@ class DdlSyntax(FlinkParser):
         for hint in behind:
             if not hint.text.strip().upper().startswith("OPTIONS"):
                 continue
-            # The text up to the hint is blanked, so that places in the hint are those of the whole text.
+            # Blanks stand for the text before the hint, so that a position in the hint is one in the whole
+            # text.
             padded = re.sub(r"[^\n]", " ", self.sql[: hint.start]) + hint.text
             inner: Any = type(self)(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
             found.update(inner._parse(lambda p: p._hinted_options(), Flink().tokenize(padded), padded)[0])
@@ -85,7 +86,7 @@ class DdlSyntax(FlinkParser):
         return self._options()
 
     def _dotted(self, what: str = "a name") -> str:
-        """``t``, ``db.t`` or ``catalog.db.t``; the default catalog and database are left out."""
+        """Parses ``t``, ``db.t`` or ``catalog.db.t``. Leaves out the default catalog and database."""
         start = self._curr
         parts = [self._require(self._parse_id_var(any_token=False), what).name]
         while self._match(TokenType.DOT):
@@ -109,7 +110,7 @@ class DdlSyntax(FlinkParser):
         return bool(self._match_text_seq("IF", *words))
 
     def _options(self) -> dict[str, str]:
-        """``('k' = 'v', …)``"""
+        """Parses ``('k' = 'v', …)``."""
         self._open()
         out: dict[str, str] = {}
         while not self._match(TokenType.R_PAREN):

@@ -1,4 +1,4 @@
-"""CREATE TABLE: columns, metadata, computed columns, watermark, key, LIKE → a ``Table``."""
+"""Builds a ``Table`` from CREATE TABLE: columns, metadata, computed columns, watermark, key and LIKE."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table:
-    """A declared table, checked; SqlError names line and column."""
+    """The table that the statement declares. Raises SqlError with line and column for a wrong declaration."""
     source = Source(statement.text)
     where = str(statement.position)
     columns, options = list(statement.columns), dict(statement.options)
@@ -77,8 +77,8 @@ def _merge_like(
     watermark: WatermarkClause | None,
     key: tuple[str, ...],
 ) -> tuple[list[ColumnDef], dict[str, str], WatermarkClause | None, tuple[str, ...]]:
-    """LIKE: adds the parts of the base table that the clause includes. (Flink's default is INCLUDING ALL;
-    options, computed columns and watermarks may be excluded or overwritten.)"""
+    """Adds the parts of the base table that the LIKE clause includes. As in Flink, the default is INCLUDING
+    for all parts but the options, and OVERWRITING for these."""
     choices = statement.like.options if statement.like else {}
 
     def policy(feature: str, default: str = "INCLUDING") -> str:

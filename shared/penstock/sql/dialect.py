@@ -89,7 +89,7 @@ class FlinkParser(FunctionSyntax):
     # -- grouping -----------------------------------------------------------------------
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        """As in plain GROUP BY: any expression, conditions too."""
+        """Parses CUBE or ROLLUP of any expressions, also of conditions, as plain GROUP BY does."""
         kind = exp.Cube if self._match(TokenType.CUBE) else exp.Rollup
         if kind is exp.Rollup and not self._match(TokenType.ROLLUP):
             return None
@@ -103,7 +103,8 @@ class FlinkParser(FunctionSyntax):
     # -- expressions --------------------------------------------------------------------
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
-        """A primary expression. Types are never expressions here."""
+        """Parses a primary expression. sqlglot would take a type here, too, but no
+        type is an expression in Flink."""
         token, following = self._curr, self._next
         upper = token.text.upper() if token else ""
         plain = token and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
@@ -143,7 +144,7 @@ class FlinkParser(FunctionSyntax):
         return column
 
     def _temporal_difference(self, paren: exp.Paren) -> exp.Expression:
-        """``(a - b) unit [TO unit]``; a plain difference when no unit follows."""
+        """The interval ``(a - b) unit [TO unit]``, or the plain difference if no unit follows."""
         if not self._curr or self._curr.text.upper() not in UNITS:
             return paren
         node = TypedCast(this=paren.this, difference=True)
@@ -191,7 +192,7 @@ class FlinkParser(FunctionSyntax):
             self._retreat(index)
         table = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table) and self._prev.token_type == TokenType.STAR:
-            # The library skips a * behind the name of a table.
+            # sqlglot skips a * behind the name of a table.
             self.raise_error("Expecting another clause", self._prev)
         return table
 
@@ -200,7 +201,7 @@ class FlinkParser(FunctionSyntax):
         unnest = super()._parse_unnest(with_alias)
         words = [token.token_type for token in self._tokens[start : self._index]]
         if (TokenType.WITH, TokenType.OFFSET) in pairwise(words):
-            # The library would read it as WITH ORDINALITY, which counts from 1.
+            # sqlglot reads WITH OFFSET as WITH ORDINALITY, which counts from 1.
             self.raise_error("Expecting WITH ORDINALITY instead of WITH OFFSET", self._prev)
         return unnest
 
@@ -263,7 +264,7 @@ class FlinkParser(FunctionSyntax):
 
 
 class Flink(Dialect):
-    """Registered with sqlglot as ``flink``; used through ``parsing.parse_script``."""
+    """Flink's dialect, which sqlglot registers as ``flink``. ``parsing.parse_script`` uses it."""
 
     Tokenizer = FlinkTokenizer
     Parser = FlinkParser

@@ -1,4 +1,4 @@
-"""SQL errors with a place: line and column, expected, found, nearest name."""
+"""SQL errors that name the line and column, what was expected, what was found, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def position_in(sql: str, offset: int) -> Position:
 
 
 class Source:
-    """The text being bound, to turn syntax nodes into places."""
+    """The text that is being bound. Gives the positions of syntax nodes in it."""
 
     def __init__(self, text: str, *, view: str | None = None) -> None:
         self.text = text

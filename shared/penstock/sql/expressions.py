@@ -29,21 +29,22 @@ _BINARY: dict[type, str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.DPipe: "||",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
-#: Nodes that mean the same with NOT inside: another node with the same words.
+#: Predicates that have a function of their own for their negation, such as NOT IN.
 _NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
 
 
 #: A chain of an associative operator that is longer than this becomes a shallow tree.
 _SHORT_CHAIN = 32
-#: Operators in a chain that must be computed from left to right: each is a level of the plan's tree.
+#: The most operators in a chain that must be computed from left to right: each adds a level to the plan's
+#: tree.
 MAX_CHAIN = 150
 
 
 class ExpressionBinder:
-    """Binds expressions over one relation: ``bind(node)``.
+    """Binds expressions over one relation.
 
-    ``special(node)`` may answer first: with an aggregate's result, a group key, a window function or a
-    subquery. ``zone``: the session's time zone.
+    ``special(node)`` gives the value of an aggregate, a group key, a window function or a subquery, and None
+    for other nodes. ``bind`` asks it first. ``zone``: the session's time zone.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ExpressionBinder:
         return self._bind(node)
 
     def condition(self, node: exp.Expression, clause: str) -> Expr:
-        """A BOOLEAN expression."""
+        """The expression of a condition. Raises SqlError, which names ``clause``, unless it is BOOLEAN."""
         bound = self.bind(node)
         if isinstance(bound.type, t.NullType):
             return Literal(None, t.BooleanType())
@@ -187,8 +188,8 @@ class ExpressionBinder:
         )
 
     def _chain(self, node: exp.Expression) -> Expr:
-        """``a + b - c + …``, which the parser nests to the left. It is walked in a loop, not by recursion,
-        because generated queries have thousands of terms."""
+        """The value of ``a + b - c + …``, which the parser nests to the left. A loop walks the chain, because
+        recursion would be too deep for generated queries of thousands of terms."""
         spine = [node]
         while type(left := spine[-1].this) in _BINARY:
             if self.special is not None and self.special(left) is not None:
@@ -357,7 +358,8 @@ class ExpressionBinder:
         return PythonCall(user.name, tuple(args), user.result, user.per, user.asynchronous)
 
     def arguments_of(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> list[Expr]:
-        """Arguments as a user's function declares them, cast where INSERT would."""
+        """The arguments, cast to the types that the user's function declares. Raises SqlError if they do not
+        fit; the rules are those of INSERT."""
         if user.arguments is None:
             return args
         expected = f"{user.name}({', '.join(map(str, user.arguments))})"
@@ -382,8 +384,8 @@ class ExpressionBinder:
 
 
 def _associative(function: str, terms: list[Expr]) -> bool:
-    """Whether brackets do not matter: integers of one type wrap in any order, and text is joined. The type of a
-    decimal sum depends on the order, and so does the value of a sum of floats."""
+    """Whether ``terms`` may be grouped in any way. Integers of one type wrap to the same value, and text is
+    concatenated. The type of a decimal sum and the value of a float sum depend on the grouping."""
     if function == "||":
         return all(isinstance(term.type, t.CharType | t.VarCharType) for term in terms)
     kinds = {type(term.type) for term in terms}

@@ -1,4 +1,4 @@
-"""Functions with words between their arguments: CAST, EXTRACT, TRIM, JSON_VALUE …"""
+"""Parses functions with words between their arguments: CAST, EXTRACT, TRIM, JSON_VALUE …"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""User functions known to a session: what SQL may call and what the job ships."""
+"""The user functions that a session knows: SQL calls them, and jobs ship them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ FunctionKind = Literal["scalar", "table", "aggregate"]
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """``arguments``: declared types; None = the function takes whatever it is given. ``result``: the value's
-    type; for a table function a ROW of its columns."""
+    """A user's function as SQL calls it.
+
+    ``arguments``: the declared types; None if the function takes arguments of any types. ``result``: the
+    value's type; for a table function, a ROW of its columns.
+    """
 
     name: str
     kind: FunctionKind
@@ -47,7 +50,7 @@ class UserFunctions:
         self._from_packages: dict[str, UserFunction] = {}
 
     def add(self, function: UserFunction) -> None:
-        """Declare a function; it replaces one of the same name."""
+        """Declare a function. It replaces a function of the same name."""
         self._by_name[function.name.lower()] = function
 
     def remove(self, name: str) -> bool:
@@ -71,7 +74,7 @@ class UserFunctions:
         return self._of_kind(name, "aggregate")
 
     def has(self, name: str) -> bool:
-        """Whether the session declared it. Such a function hides a package's function of the same name."""
+        """Whether the session declared this function. It hides a package's function of the same name."""
         return name.lower() in self._by_name
 
     def artifacts(self, names: Sequence[str]) -> dict[str, FunctionArtifact]:
@@ -80,7 +83,7 @@ class UserFunctions:
         found = {f.name: f.artifact for f in known.values() if f.name in names}
         if not found:
             return found
-        # Here, not at the top: SQL without functions never loads cloudpickle.
+        # This import stands here, so that SQL without functions never loads cloudpickle.
         from penstock.jobgraph.artifacts import with_classes
 
         return with_classes(found)
@@ -102,7 +105,8 @@ class UserFunctions:
         return self._from_packages[name.lower()]
 
 
-#: SQL functions of installed packages: name → what ``@udf``, ``@udtf`` or ``@udaf`` decorates.
+#: SQL functions of installed packages: name → the function or class that ``@udf``, ``@udtf`` or ``@udaf``
+#: decorates.
 INSTALLED: Register[Any] = Register(
     "function",
     "penstock.functions",
@@ -112,13 +116,13 @@ INSTALLED: Register[Any] = Register(
     error=SqlError,
 )
 
-#: What a decorator of ``penstock.api`` leaves on its function.
+#: The attribute in which a decorator of ``penstock.api`` puts the declaration of a function.
 MARK = "penstock_function"
 
 
 def load_function(name: str, target: str, *, where: str) -> UserFunction:
-    """``module.attribute`` → a function declared with ``@udf``, ``@udtf`` or ``@udaf``, pickled so that a slot
-    on another machine needs none of the user's files."""
+    """Loads the function ``target`` (``module.attribute``), which ``@udf``, ``@udtf`` or ``@udaf`` has
+    declared. The function is pickled, so that a slot on another machine needs none of the user's files."""
     module_name, _, attribute = target.rpartition(".")
     if not module_name:
         raise SqlError(
@@ -141,7 +145,7 @@ def load_function(name: str, target: str, *, where: str) -> UserFunction:
 
 
 def user_function(name: str, value: Any, *, what: str, where: str) -> UserFunction:
-    """A decorated function or class as SQL calls it."""
+    """The decorated function or class ``value`` as SQL calls it. Raises SqlError if it is not decorated."""
     from penstock.jobgraph.artifacts import make_artifact
 
     declared = getattr(value, MARK, None)
@@ -176,7 +180,8 @@ def user_function(name: str, value: Any, *, what: str, where: str) -> UserFuncti
 
 def register_module(functions: UserFunctions, path: Path) -> list[str]:
     """Adds every decorated function of a module file under its own name, and returns these names. The module's
-    folder goes to the front of ``sys.path``. SqlError if the file cannot be imported or has none."""
+    folder goes to the front of ``sys.path``. Raises SqlError if the file does not exist or declares no
+    function, and FunctionError if the module's code fails."""
     if not path.is_file():
         raise SqlError(
             "the module is not there",
@@ -188,7 +193,7 @@ def register_module(functions: UserFunctions, path: Path) -> list[str]:
     folder, module_name = str(path.absolute().parent), path.stem
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # Another module of the same name must not be taken for it.
+    # The import would return another loaded module of the same name.
     known = sys.modules.get(module_name)
     if known is not None and getattr(known, "__file__", None) != str(path.absolute()):
         raise SqlError(
@@ -222,7 +227,7 @@ def _import(module_name: str, target: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except PenstockError as err:
-        # A decorator refused it: its error says what, and we add the place.
+        # A decorator refused a declaration. Its error does not know the place.
         err.where = f"{where}: {err.where}" if err.where else where
         raise
     except ModuleNotFoundError as err:
@@ -282,7 +287,7 @@ def _type(declared: Any) -> LogicalType:
 
 
 def _table_type(declared: Any) -> RowType:
-    """A ROW of the function's columns, named f0, f1 … where nothing names them."""
+    """A ROW of the function's columns. Columns without a name are called f0, f1 …"""
     if isinstance(declared, (list, tuple)):
         return t.RowType(tuple(t.Field(f"f{i}", _type(d)) for i, d in enumerate(declared)))
     type_ = _type(declared)

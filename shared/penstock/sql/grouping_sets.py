@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: which keys each set has, and a row for each set."""
+"""GROUPING SETS, ROLLUP and CUBE: finds the keys of each set, and repeats each row once per set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SET_NUMBER = t.BigIntType(nullable=False)
 
 
 def sets_of(item: exp.Expression, keys_of: Callable[[exp.Expression], list[int]]) -> list[list[int]]:
-    """The sets of one GROUPING SETS, ROLLUP or CUBE. ``keys_of``: the numbers of the keys in a part of it."""
+    """The sets of one GROUPING SETS, ROLLUP or CUBE. ``keys_of`` gives the
+    numbers of the keys in one part."""
     if isinstance(item, exp.GroupingSets):
         out: list[list[int]] = []
         for part in item.expressions:
@@ -37,7 +38,7 @@ def sets_of(item: exp.Expression, keys_of: Callable[[exp.Expression], list[int]]
 
 
 def product(sets: list[list[int]] | None, more: list[list[int]]) -> list[list[int]]:
-    """Each set with each of ``more``; None: there were none before."""
+    """Each set of ``sets`` joined with each set of ``more``; ``more`` alone if ``sets`` is None."""
     return more if sets is None else [a + b for a in sets for b in more]
 
 
@@ -73,8 +74,8 @@ def expand(
 
 
 def number_of_set(name: str, keys: Sequence[int], sets: Sequence[Sequence[int]], number: InputRef) -> Expr:
-    """What GROUPING, GROUPING_ID (of ``keys``) or GROUP_ID is in each set. ``number``: the column with the
-    set's number."""
+    """The value of GROUPING or GROUPING_ID of ``keys``, or of GROUP_ID, in each set. ``number``: the column
+    with the set's number."""
     if name == "GROUP_ID":
         values = [list(sets[:i]).count(one) for i, one in enumerate(sets)]
     else:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Hint:
-    """``text``: what stands between ``/*+`` and ``*/``; ``start``: its first character's offset."""
+    """A hint. ``text``: the characters between ``/*+`` and ``*/``; ``start``:
+    the offset of the first of them."""
 
     text: str
     start: int
@@ -55,7 +56,7 @@ def _in_gap(gap: str, offset: int) -> Iterator[Hint]:
 
 
 def check_hints(hints: dict[int, list[Hint]], text: str) -> None:
-    """UnsupportedError for the first hint that no clause took."""
+    """Raise UnsupportedError for the first hint that no clause took."""
     left = [hint for behind in hints.values() for hint in behind if not hint.taken]
     if left:
         first = min(left, key=lambda hint: hint.start)

@@ -1,4 +1,4 @@
-"""The columns of an input, with computed ones behind them as they are asked for."""
+"""Appends computed columns to an input when an expression needs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InputColumns:
-    """Input columns plus computed ones appended as needed."""
+    """The columns of an input, and behind them the computed columns that ``index`` was asked for."""
 
     def __init__(self, ctx: QueryBinder, relation: Relation) -> None:
         self.ctx = ctx

@@ -147,7 +147,7 @@ def _mismatch(
     targets: Sequence[t.Field],
     at: int,
 ) -> SqlError:
-    """Flink's words for a column whose values would be narrowed or changed silently."""
+    """The error, in Flink's words, for a column whose values INSERT would narrow or change silently."""
     column, target = given[at], targets[at]
     items = _items(insert.query)
     item = items[at] if len(items) == len(given) else insert.query
@@ -166,7 +166,7 @@ def _mismatch(
 
 
 def _items(query: exp.Expression) -> list[exp.Expression]:
-    """The expression that gives each column of a query, where there is one."""
+    """The expressions of a query's columns; empty if the query is neither a SELECT nor VALUES."""
     if isinstance(query, exp.Select):
         return list(query.expressions)
     if isinstance(query, exp.Values) and query.expressions:

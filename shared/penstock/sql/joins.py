@@ -1,4 +1,4 @@
-"""FROM and JOIN: inner, outer, semi, anti, temporal, lateral."""
+"""Binds joins: inner, outer, semi, anti, temporal and lateral."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def make_join(
     using: list[str] | None = None,
     node: exp.Expression | None = None,
 ) -> Relation:
-    """Joins two relations on ``condition`` over both (or already ``bound``). The optimizer takes the equalities
-    and time bounds out of it."""
+    """Joins two relations on ``condition``, or on ``bound`` if the condition is bound already. The optimizer
+    extracts equalities and time bounds from the condition."""
     plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
     if bound is None and condition is not None:
         scope = joined(left, right, n.Values(schema=plain, data=""))
@@ -117,7 +117,7 @@ def _using(ctx: QueryBinder, left: Relation, right: Relation, name: str, node: e
 
 
 def _merge_using(ctx: QueryBinder, relation: Relation, using: list[str], kind: str, width: int) -> Relation:
-    """USING columns appear once, unqualified, first."""
+    """The join with each USING column once: these columns come first and have no table's name."""
     outputs: list[tuple[str, Expr, str | None]] = []
     for name in using:
         a = next(c for c in relation.columns if c.name == name and c.index < width)
@@ -143,7 +143,7 @@ def _lateral(ctx: QueryBinder, node: exp.Expression) -> bool:
 def bind_correlate(
     ctx: QueryBinder, left: Relation, target: exp.Expression, how: str, join: exp.Expression
 ) -> Relation:
-    """LATERAL TABLE(f(…)) and CROSS JOIN UNNEST(…)."""
+    """The relation of ``left`` joined with LATERAL TABLE(f(…)) or UNNEST(…)."""
     if how not in ("inner", "left"):
         raise ctx.source.unsupported(f"a {how} join with a table function", join)
     alias = target.args.get("alias")

@@ -12,7 +12,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from penstock.sql.expressions import ExpressionBinder
 
-#: The clauses of each JSON function; those that are not here take NULL | ABSENT ON NULL.
+#: The clauses of each JSON function. Functions that are not listed take NULL | ABSENT ON NULL.
 _JSON_OPTIONS = {
     "JSON_VALUE": ("returning", "on_empty", "on_error"),
     "JSON_QUERY": ("returning", "wrapper", "on_empty", "on_error"),
@@ -24,7 +24,8 @@ _JSON_WORDS = {
 
 
 def json_call(binder: ExpressionBinder, node: JsonCall) -> Expr:
-    """The call that ``node`` means, with its clauses as arguments; SqlError for one that the function lacks."""
+    """The call that ``node`` means, with its clauses as arguments. Raises
+    SqlError for a clause that it lacks."""
     name, options = node.args["name"], node.meta["options"]
     args = [binder.bind(e) for e in node.expressions]
     null = Literal(None, t.NullType())

@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def number(text: str) -> Literal:
-    """Integers are INT or BIGINT, ``1.5`` is DECIMAL, ``1e3`` is DOUBLE."""
+    """A number's literal: integers are INT or BIGINT, ``1.5`` is DECIMAL, ``1e3`` is DOUBLE."""
     if "e" in text.lower():
         return Literal(float(text), t.DoubleType(nullable=False))
     if "." in text:
@@ -58,7 +58,7 @@ def decimal(value: Decimal) -> Literal:
 
 
 def string(text: str) -> Literal:
-    """Flink: a string literal is CHAR(length) NOT NULL."""
+    """A string literal, whose type is CHAR(length) NOT NULL, as in Flink."""
     if not text:
         return Literal("", t.CharType(0, nullable=False))
     # Lengths of types count UTF-16 units, as Java's strings do.
@@ -66,7 +66,7 @@ def string(text: str) -> Literal:
 
 
 def typed(node: TypedLiteral) -> Literal:
-    """DATE, TIME, TIMESTAMP and INTERVAL literals. SqlError without a place."""
+    """A DATE, TIME, TIMESTAMP or INTERVAL literal. Raises SqlError without a position for malformed text."""
     kind, text = node.args["kind"], node.args["text"]
     if kind == "INTERVAL":
         return interval(text, node.args["unit"], node.args.get("to"))

@@ -1,7 +1,8 @@
-"""EXISTS (query) and IN (query) as values: under OR, in a CASE, in the SELECT list.
+"""Plans EXISTS (query) and IN (query) as values: under OR, in a CASE, in the SELECT list.
 
-No semi join can take their place there. EXISTS is a count that is not 0; IN is a LEFT JOIN with the
-query's distinct values, and two counts of its rows where a NULL makes the answer unknown.
+A semi join filters rows, so it cannot give a value. EXISTS compares the count of the query's rows with 0. IN
+is a LEFT JOIN with the query's distinct values; where a NULL may make the answer unknown, two counts of the
+query's rows decide.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ _FALSE = Literal(False, t.BooleanType(nullable=False))
 
 
 def asks_for_a_row(select: exp.Expression, ctx: QueryBinder) -> TypeGuard[exp.Select]:
-    """Whether the query gives a row exactly when its FROM and WHERE do: what it selects does not
-    matter then."""
+    """Whether the query gives a row exactly when its FROM and WHERE give one, whatever it selects."""
     return (
         isinstance(select, exp.Select)
         and not any(select.args.get(k) for k in ("group", "having", "limit", "offset", "with_"))
@@ -39,7 +39,7 @@ def asks_for_a_row(select: exp.Expression, ctx: QueryBinder) -> TypeGuard[exp.Se
 
 
 def counted(ctx: QueryBinder, node: exp.Exists) -> exp.Subquery:
-    """The number of rows of an EXISTS, as a scalar subquery."""
+    """The scalar subquery that counts the rows of an EXISTS."""
     select = unwrapped(node.this)
     count = _count(exp.Star())
     if not asks_for_a_row(select, ctx):
@@ -54,7 +54,8 @@ def counted(ctx: QueryBinder, node: exp.Exists) -> exp.Subquery:
 
 
 def exists_value(ctx: QueryBinder, count: Expr, node: exp.Exists) -> Expr:
-    """EXISTS of its count (NULL: a stream that has given no row yet)."""
+    """The value of EXISTS, from the count of its rows. The count is NULL while
+    a stream has given no row yet."""
     zero = Literal(0, t.BigIntType(nullable=False))
     return ctx.call(">", [ctx.call("COALESCE", [count, zero], node), zero], node)
 
@@ -62,7 +63,8 @@ def exists_value(ctx: QueryBinder, count: Expr, node: exp.Exists) -> Expr:
 def in_value(
     ctx: QueryBinder, left: Relation, node: exp.In, special: Special | None
 ) -> tuple[Relation, Expr]:
-    """``left`` with what IN needs beside every row, and its value: TRUE, FALSE or unknown."""
+    """``left`` joined with the columns that IN needs, and the value of IN:
+    TRUE, FALSE or NULL for unknown."""
     if isinstance(node.this, exp.Tuple) and len(node.this.expressions) > 1:
         raise ctx.source.unsupported(
             "IN (subquery) of several columns as a value",
@@ -102,8 +104,8 @@ def in_value(
 
 
 def check_one_match(ctx: QueryBinder, equal: Expr, node: exp.Expression) -> None:
-    """Two different keys of the inner query must not both equal one outer value, or the join would
-    repeat the outer row."""
+    """Raise UnsupportedError if two different keys of the inner query may equal one outer value: the join
+    would repeat the outer row."""
     assert isinstance(equal, Call)
     key = equal.args[-1]
     if isinstance(key, InputRef) or (isinstance(key, Call) and _keeps_apart(key)):
@@ -117,7 +119,7 @@ def check_one_match(ctx: QueryBinder, equal: Expr, node: exp.Expression) -> None
 
 
 def _keeps_apart(cast: Call) -> bool:
-    """Whether different values stay different."""
+    """Whether the cast keeps different values different."""
     have, want = cast.args[0].type, cast.type
     exact = (*t.INTEGERS, t.DecimalType)
     if isinstance(want, t.DoubleType):
@@ -142,7 +144,7 @@ def _derived(query: exp.Expression, columns: list[str]) -> exp.Subquery:
 
 
 def _count(of: exp.Expression) -> exp.Anonymous:
-    """COUNT(of), as the parser makes it."""
+    """The node that the parser makes of COUNT(of)."""
     return exp.Anonymous(this="COUNT", expressions=[of])
 
 
@@ -151,7 +153,7 @@ def _identifier(name: str) -> exp.Identifier:
 
 
 def _beside(joined: Relation, left: Relation) -> Relation:
-    """The names of ``left`` only."""
+    """The joined rows, with the column names of ``left`` only."""
     return Relation(joined.node, joined.columns[: len(left.columns)])
 
 

@@ -34,7 +34,7 @@ def order_keys(
     binder: ExpressionBinder,
     distinct: bool,
 ) -> tuple[list[SortKey], list[tuple[str, Expr, str | None]]]:
-    """(sort keys, outputs) of ORDER BY; an expression that is no output is added to the outputs."""
+    """(sort keys, outputs) of ORDER BY. An expression that is not selected is added to the outputs."""
     keys = []
     for item in order.expressions:
         descending = bool(item.args.get("desc"))
@@ -107,7 +107,8 @@ def limited(
 
 
 def _check_options(ctx: QueryBinder, clause: exp.Expression, options: exp.Expression) -> None:
-    """ROWS is a word; PERCENT and WITH TIES are not supported."""
+    """Raise UnsupportedError for PERCENT and WITH TIES. ROWS has no meaning;
+    reading it marks it as translated."""
     options.args.get("rows")
     for option, name, remedy in (
         ("with_ties", "WITH TIES", "WHERE r <= n over RANK() OVER (ORDER BY …) AS r"),
@@ -125,7 +126,7 @@ def count(ctx: QueryBinder, clause: exp.Expression | None, what: str) -> int | N
         return None
     value = clause.args.get("expression") or clause.args.get("count")
     if value is None and isinstance(clause, exp.Fetch):
-        value = exp.Literal.number(1)  # FETCH NEXT ROW ONLY
+        value = exp.Literal.number(1)  # FETCH NEXT ROW ONLY has no number
     options = clause.args.get("limit_options")
     if options is not None:
         _check_options(ctx, clause, options)

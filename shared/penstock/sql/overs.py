@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE")
 _SHIFTS = ("LAG", "LEAD")
-#: Frame of a function that looks at the whole partition: kind, preceding, following.
+#: The frame of an OVER window: kind, preceding, following. None means all rows on that side.
 _Frame = tuple[str, int | None, int | None]
 
 
@@ -45,7 +45,8 @@ def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
 
 
 class Overs:
-    """The OVER functions of one SELECT, planned above ``relation``. ``named``: its WINDOW clause."""
+    """The OVER functions of one SELECT, planned above ``relation``. ``named``:
+    the windows of its WINDOW clause."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Overs:
         return None
 
     def _spelt(self, window: exp.Window) -> exp.Window:
-        """``OVER w`` and ``OVER (w …)`` as the WINDOW clause spells them."""
+        """The window; ``OVER w`` and ``OVER (w …)`` get the clauses of ``w`` in the WINDOW clause."""
         alias = window.args.get("alias")
         if alias is None:
             return window
@@ -202,7 +203,8 @@ class Overs:
         return kind.lower(), preceding, end
 
     def _bound(self, spec: exp.WindowSpec, edge: str, kind: str, window: exp.Window) -> int | None:
-        """Rows or units from the current row, before it negative; None = to the partition's end."""
+        """The distance from the current row, in rows or units; negative
+        before the row; None for UNBOUNDED."""
         value = spec.args.get(edge)
         side = str(spec.args.get(f"{edge}_side") or "").upper()
         if value is None or value == "CURRENT ROW":

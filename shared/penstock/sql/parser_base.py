@@ -1,4 +1,4 @@
-"""What every part of the parser needs: errors with their place, and small helpers."""
+"""The base of the parser's classes: errors with their position, and small helpers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNITS = (
 )  # fmt: skip
 
 
-#: Words that a mistyped one between clauses may have meant.
+#: Keywords that a mistyped word between clauses may stand for.
 CLAUSES = (
     "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "LEFT",
     "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL", "LATERAL", "ON", "USING", "UNION", "INTERSECT", "EXCEPT",
@@ -37,7 +37,7 @@ CLAUSES = (
 
 
 def meant(word: str, known: Iterable[str]) -> str | None:
-    """'did you mean', where ``word`` is none of ``known`` but nearly one."""
+    """The text 'did you mean …' if ``word`` is nearly one of ``known``; None otherwise."""
     known = list(known)
     upper = word.upper()
     if upper in known or not upper.isidentifier():
@@ -58,7 +58,8 @@ def _token_name(token: Any) -> str:
 
 
 class PlacedParseError(ParseError):
-    """sqlglot's error with what we say of it: ``sql_error`` has the place and the remedy."""
+    """A ParseError, which sqlglot expects, with the SqlError that the user
+    gets: it has position and remedy."""
 
     def __init__(self, message: str, sql_error: SqlError) -> None:
         super().__init__(message)
@@ -66,7 +67,7 @@ class PlacedParseError(ParseError):
 
 
 class ParserBase(sg_parser.Parser):
-    """sqlglot's parser with our errors."""
+    """sqlglot's parser with Penstock's errors."""
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
         """Raise an error with the position of the token and what was found there."""
@@ -97,7 +98,8 @@ class ParserBase(sg_parser.Parser):
         )
 
     def _meant_nearby(self, token: Any, expected: str) -> str | None:
-        """The mistyped word is the one that was found, or (taken for an alias) the one before."""
+        """A remedy for a mistyped word: that at the error, or that before it,
+        which the parser took for an alias."""
         wanted = [w for w in re.findall(r"[A-Z_]{2,}", expected) if w.isupper()]
         if token is not None:
             found = meant(token.text, wanted) or meant(token.text, CLAUSES)
@@ -154,7 +156,7 @@ class ParserBase(sg_parser.Parser):
         return self._prev.text
 
     def _written(self, start: Any) -> str:
-        """The text from a token to the one before the current."""
+        """The text from the token ``start`` to the token before the current one."""
         return self.sql[start.start : self._prev.end + 1]
 
     def _whole(self, what: str) -> int:

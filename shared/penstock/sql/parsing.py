@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def parse_script(text: str) -> list[Statement]:
-    """All statements of a script. SqlError with line and column when one does not parse."""
+    """All statements of a script. Raises SqlError with line and column if one does not parse."""
     open_at = _open_comment(text)
     if open_at is not None:
         raise SqlError(
@@ -91,17 +91,17 @@ def parse_script(text: str) -> list[Statement]:
 
 
 def parse_type(text: str) -> LogicalType:
-    """A type as SQL writes it. SqlError with its place in the text."""
+    """The type that ``text`` names in SQL. Raises SqlError with the position in the text."""
     parser = StatementParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
     return _run(parser, StatementParser.flink_type, Flink().tokenize(text), text)
 
 
-#: COMPILE AND EXECUTE PLAN 'file' IF NOT EXISTS FOR EXECUTE BEGIN STATEMENT SET
+#: The number of words in COMPILE AND EXECUTE PLAN 'file' IF NOT EXISTS FOR EXECUTE BEGIN STATEMENT SET.
 _MOST_OPENING = 13
 
 
 def _opens_set(chunk: list[Token]) -> int:
-    """How many words open a statement set; 0 when the statement is none."""
+    """The number of words that open a statement set; 0 if the statement opens none."""
     words = ["" if tok.token_type == TokenType.STRING else tok.text.upper() for tok in chunk[:_MOST_OPENING]]
     first = 0
     if words[:1] == ["EXPLAIN"]:
@@ -118,7 +118,7 @@ def _opens_set(chunk: list[Token]) -> int:
 
 
 def _closed(opener: list[Token], closed: StatementSet) -> Statement:
-    """The set, or what is made of it. ``opener``: the words up to its first INSERT."""
+    """The statement set, or its EXPLAIN or COMPILE PLAN. ``opener``: the words before the first INSERT."""
     word = opener[0].text.upper()
     if word == "EXPLAIN":
         return Explain(closed, closed.position, closed.text)
@@ -177,13 +177,15 @@ def _unclosed(text: str) -> Position:
 
 
 def _open_comment(text: str) -> int | None:
-    """The position of a comment that is not closed, and so would hide the rest of the text."""
+    """The position of a comment that is not closed and so would hide the rest of
+    the text; None if there is none."""
     start, state = _last_opened(text)
     return start if state == "*/" else None
 
 
 def _last_opened(text: str) -> tuple[int, str | None]:
-    """What is open at the end of the text (a quote, ``*/``, or None), and where it was opened."""
+    """(offset, closing) of the quote or comment that is open at the end of the text. ``closing`` is the quote
+    or ``*/``; None if nothing is open."""
     state: str | None = None
     start = i = 0
     while i < len(text):
@@ -222,7 +224,7 @@ def _run(
         raise err.sql_error from None
     except ParseError as err:
         raise SqlError(str(err), where=str(position_in(text, tokens[0].start))) from None
-    if not parsed:  # sqlglot takes what begins with ELSE for a part of the statement before it
+    if not parsed:  # sqlglot takes text that begins with ELSE for a part of the statement before
         first = tokens[0]
         raise SqlError(
             f"syntax error at '{first.text}'",

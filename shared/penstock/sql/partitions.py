@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
     from penstock.sql.statements import CreateTable, Insert
 
-#: Options that the planner sets for these statements.
+#: Option that only the planner may set → what a user writes instead.
 _NOT_WRITTEN = {
     PARTITION_KEYS: "write PARTITIONED BY (…) between the columns and WITH",
     PARTITION_FILTER: "write the conditions into the query's WHERE",
@@ -42,8 +42,8 @@ _SHOWN = 20
 def check_partition_keys(
     statement: CreateTable, keys: Sequence[str], physical: t.Schema, options: Mapping[str, str], where: str
 ) -> None:
-    """SqlError for a column that PARTITIONED BY may not name; UnsupportedError for a connector without
-    partitions."""
+    """Raise SqlError for a column that PARTITIONED BY may not name, and UnsupportedError for
+    a connector without partitions."""
     for option, remedy in _NOT_WRITTEN.items():
         if option in options:
             raise SqlError(f"'{option}' is no option of WITH", got=f"'{option}'", where=where, remedy=remedy)
@@ -84,7 +84,7 @@ def check_partition_keys(
 
 
 def static_partition(binder: QueryBinder, insert: Insert, table: Table) -> dict[str, Literal]:
-    """Column → value of an INSERT's PARTITION clause."""
+    """The values of an INSERT's PARTITION clause, by column."""
     out: dict[str, Literal] = {}
     for column, value in insert.partition:
         if column.name not in table.partition_keys:
@@ -135,7 +135,8 @@ def _constant(binder: QueryBinder, value: exp.Expression, field: t.Field) -> Lit
 
 
 def static_texts(table: Table, fixed: Mapping[str, Literal]) -> list[str | None] | None:
-    """The one partition that PARTITION names in full; None if the query's rows decide."""
+    """The values, as text, of the one partition that PARTITION names in full; None if the rows choose
+    partitions."""
     from penstock.connectors.filesystem.partitions import constant_text
 
     if not fixed or len(fixed) < len(table.partition_keys):
@@ -144,7 +145,7 @@ def static_texts(table: Table, fixed: Mapping[str, Literal]) -> list[str | None]
 
 
 def table_partitions(table: Table, where: str) -> list[str]:
-    """SHOW PARTITIONS: the folders that exist."""
+    """The partitions that exist now, for SHOW PARTITIONS."""
     from penstock.sql.catalog import resolved_table
 
     if not table.partition_keys:
@@ -164,7 +165,7 @@ def table_partitions(table: Table, where: str) -> list[str]:
 
 
 def read_partitions(graph: JobGraph) -> str:
-    """For EXPLAIN: which of the partitions that exist now are read, one line for each partitioned table."""
+    """EXPLAIN's text about partitions: those that exist now and that the job reads, a line for each table."""
     lines: list[str] = []
     for operator in (op for vertex in graph.vertices for op in vertex.operators):
         spec = operator.spec

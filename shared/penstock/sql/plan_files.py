@@ -1,4 +1,4 @@
-"""Where compiled plans lie: files on this machine, objects of a store, or a savepoint's folder."""
+"""Reads and writes compiled plans: files on this machine, objects of a store, or a savepoint's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PlanFile:
-    """``path``: as the statement names it; ``located``: absolute, or the URL of an object."""
+    """The file of a compiled plan. ``path``: its name in the statement;
+    ``located``: its absolute path or URL."""
 
     path: str
     located: str
@@ -40,14 +41,14 @@ class PlanFile:
         return local.exists() if local is not None else waited(_get(self.located)) is not None
 
     def read(self) -> bytes:
-        """The plan, also that of a savepoint's folder or manifest. SpecError if it does not exist;
-        SnapshotError if the savepoint holds none."""
+        """The plan's bytes. The file may also be a savepoint's folder or manifest. Raises SpecError if there
+        is no such file, and SnapshotError if the savepoint holds no plan."""
         local = self._local
         return self._read_object() if local is None else self._read_local(local)
 
     def write(self, data: bytes) -> None:
-        """Writes all of it or nothing, and makes the folders above it. The options of tables may hold
-        passwords, so only the owner can read the file."""
+        """Writes the whole file or nothing, and makes its folders. The options of tables may hold passwords,
+        so only the owner can read a file on this machine."""
         local = self._local
         if local is None:
             waited(_put(self.located, data))
@@ -121,8 +122,8 @@ class PlanFile:
 
 
 def plan_file(path: str, folder: str | None, where: str) -> PlanFile:
-    """The file of a plan. ``folder``: where relative paths start; None: the working folder. SpecError for a
-    relative path where no folder is known, as in a cluster's planner."""
+    """The file of a plan. ``folder``: the folder of relative paths; None for the working folder. Raises
+    SpecError for a relative path if no folder is known, as in a cluster's planner."""
     local = local_path(path)
     if local is None:
         return PlanFile(path, path)
@@ -160,6 +161,7 @@ async def _put(url: str, data: bytes) -> None:
 
 
 def waited(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, also where an event loop runs already."""
+    """The result of a coroutine, which runs in another thread, because this one
+    may have a running event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, call).result()

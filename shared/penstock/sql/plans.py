@@ -1,4 +1,4 @@
-"""COMPILE PLAN and EXECUTE PLAN: what a plan read from a file needs to run here."""
+"""Checks that a compiled plan can run here, and gives its job the session's settings."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def runnable(
     spark: SparkSupport | None,
     where: str,
 ) -> JobGraph:
-    """A plan's job with the session's settings. The error names what this Penstock lacks, or the setting that
-    differs from the plan's."""
+    """The job of a compiled plan, with the session's settings. Raises an error that names a part which this
+    Penstock lacks, or a setting that differs from the plan's."""
     _check_settings(graph, config, spark, where)
     path = (*python_path, *(p for p in graph.python_path if p not in python_path))
     graph = msgspec.structs.replace(
@@ -116,7 +116,7 @@ def _check_settings(
 
 
 def _check_parts(graph: JobGraph, where: str) -> None:
-    """Checks that each connector and function is known, by its name."""
+    """Checks that this Penstock knows each connector and function of the plan."""
     called: set[str] = set()
     for part in _parts(_graphs(graph)):
         try:
@@ -157,7 +157,8 @@ def _check_aggregate(name: str) -> None:
 
 
 async def _load_functions(graph: JobGraph, where: str) -> None:
-    """Loads the functions as a slot does: what they import must be installed here."""
+    """Loads the functions as a slot does, so that a module which they import and
+    which is missing is found here."""
     from penstock.runtime.artifacts import load_functions
 
     with tempfile.TemporaryDirectory() as folder:

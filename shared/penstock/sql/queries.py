@@ -204,8 +204,8 @@ class QueryBinder:
             below = [s for root in (*aggregates, *([group] if group else [])) for s in value_subqueries(root)]
             relation, scalars = with_scalars(self, relation, below)
             aggregation = Aggregation(self, relation, select, aggregates, scalars)
-            # Above an aggregate no name means a column of the rows below it: ``special`` knows the grouped
-            # columns.
+            # An expression above an aggregate cannot read the rows below it, so this relation has no columns.
+            # ``special`` gives the grouped columns.
             relation, special = Relation(aggregation.node, ()), aggregation.special
             if having is not None:
                 relation = bind_condition(self, relation, having.this, "HAVING", special, outer=rows)
@@ -284,7 +284,7 @@ class QueryBinder:
     # -- FROM and WHERE ----------------------------------------------------------------------------
 
     def from_clause(self, select: exp.Select) -> Relation:
-        """The relation of FROM; one row without columns of the user's if there is no FROM."""
+        """The relation of FROM; if there is no FROM, one row in which a user can name no column."""
         clause = select.args.get("from_")
         if clause is None:
             empty = t.Schema((t.Field("ZERO", t.IntType(nullable=False)),))

@@ -1,4 +1,4 @@
-"""What nodes of the syntax tree say: names, chains of operators, literals."""
+"""Reads names, chains of operators and literals from nodes of the syntax tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def column_parts(node: exp.Column) -> list[str]:
 
 
 def dotted_parts(node: exp.Expression) -> list[str] | None:
-    """The names of ``a.b.c.d.e``, or None when a call or an index is inside."""
+    """The names of ``a.b.c.d.e``; None if the node contains a call or an index."""
     match node:
         case exp.Column():
             return column_parts(node)
@@ -59,7 +59,7 @@ def unescaped(text: str, escape: str) -> str:
 
 
 def literal_number(node: exp.Expression) -> int | None:
-    """The value of a whole-number literal."""
+    """The value of a whole-number literal; None for another node."""
     if isinstance(node, exp.Literal) and not node.is_string:
         value = Decimal(node.this)
         return int(value) if value == int(value) else None

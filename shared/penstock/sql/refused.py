@@ -10,7 +10,7 @@ _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCT
 _COLUMNS = "DROP TABLE and CREATE TABLE again, or CREATE TABLE … LIKE"
 _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
 
-#: Leading words → what to do. The longest match counts.
+#: The leading words of a statement → what to do instead. The longest match counts.
 REFUSED: dict[str, str] = {
     "ADD CUSTOM JAR": _NO_JARS,
     "ADD JAR": _NO_JARS,
@@ -52,7 +52,7 @@ REFUSED: dict[str, str] = {
     "USE MODULES": _NO_MODULES,
 }
 
-#: Clauses after ALTER TABLE t that are refused.
+#: The refused word after ALTER TABLE t → what to do instead.
 REFUSED_CHANGES: dict[str, str] = {
     "ADD": _COLUMNS,
     "DROP": _COLUMNS,

@@ -1,4 +1,4 @@
-"""What statements give: a job to run, or an answer."""
+"""The results of statements: a job to run, or an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class PlannedJob:
         kind: ``select`` if its rows go to the client, else ``insert``.
         result_schema: Columns of a SELECT's rows.
         mode: Changelog mode of a SELECT's rows.
-        result_keys: Columns by which a SELECT's rows are updated; None: the changelog must be materialised row by row.
+        result_keys: Columns by which a newer row of a SELECT replaces an older one; None if each row of the
+            changelog must be applied by its values.
         bounded: Whether the job ends by itself.
     """
 
@@ -40,14 +41,14 @@ class StatementResult:
     """The result of one statement.
 
     Args:
-        kind: ``ddl``: done; ``set``: a setting changed; ``text``: EXPLAIN; ``rows``: SHOW, DESCRIBE; ``job``: a query or
-            inserts to run.
+        kind: ``ddl`` for a change that was made, ``set`` for a setting, ``text`` for EXPLAIN, ``rows`` for
+            SHOW and DESCRIBE, ``job`` for a query or inserts to run.
         message: What was done, or the text.
         columns: Names of the columns of ``rows``.
         rows: The rows of SHOW and DESCRIBE.
         job: The job to run.
         statement: The parsed statement.
-        position: Its place in the script.
+        position: The statement's position in the script.
     """
 
     kind: Literal["ddl", "set", "text", "rows", "job"]

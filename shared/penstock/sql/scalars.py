@@ -1,4 +1,4 @@
-"""Scalar subqueries: each is planned at its place, as a join with its one row.
+"""Plans each scalar subquery at its place, as a join with the subquery's one row.
 
 A SELECT has up to three places: below its aggregation (arguments and keys), below its OVER functions, and above
 both. Only binders over a place's own relation know its values, so a column can never be looked up in another
@@ -23,7 +23,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
 
-#: The value of a syntax node at a place, where it is more than an ordinary expression.
+#: Gives the value that a syntax node has at a place; None for an ordinary expression.
 Special = Callable[[exp.Expression], Expr | None]
 ValueQuery = exp.Subquery | exp.Exists | exp.In
 
@@ -36,9 +36,11 @@ def with_scalars(
     *,
     outer: Relation | None = None,
 ) -> tuple[Relation, Special]:
-    """``relation`` with one more column for each subquery behind its own columns (which ``special`` names), and
-    the values of the nodes above it. ``outer``: names of the whole query, where they differ from those of
-    ``relation``."""
+    """``relation`` joined with the subqueries in ``nodes``, and a ``Special`` that gives their values.
+
+    ``special``: gives the values of other nodes over ``relation``. ``outer``: the relation whose names the
+    whole query knows, if these differ from the names of ``relation``.
+    """
     found: dict[int, Expr] = {}
 
     def meaning(node: exp.Expression) -> Expr | None:
@@ -57,12 +59,13 @@ def with_scalars(
 
 
 def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[ValueQuery]:
-    """Subqueries that are used as values, inner ones first. Not among them: those of ANY and ALL, those inside
-    another query, those inside the nodes ``apart`` (which belong to another place)."""
+    """The subqueries below ``root`` that are used as values, inner ones first. Leaves out
+    subqueries of ANY and ALL, subqueries inside another query, and subqueries inside the nodes
+    ``apart``, which are planned elsewhere."""
     skipped = {id(node) for node in apart}
 
     found: list[ValueQuery] = []
-    # Each with whether its inside has been searched.
+    # (node, whether the nodes below it have been searched)
     waiting: list[tuple[Any, bool]] = [(root, False)]
     while waiting:
         node, ready = waiting.pop()

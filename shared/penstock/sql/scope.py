@@ -26,13 +26,13 @@ class ScopeColumn:
     table: str | None
     index: int
     type: LogicalType
-    #: Found by name, not by ``*``: the binder itself added the column.
+    #: The binder added the column: a name finds it, but ``*`` does not select it.
     hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A node and how its columns are called."""
+    """A plan node and the names of its columns."""
 
     node: n.Node
     columns: tuple[ScopeColumn, ...]
@@ -67,8 +67,8 @@ class Relation:
     def find(
         self, parts: Sequence[str], node: exp.Expression, source: Source
     ) -> tuple[ScopeColumn, int] | None:
-        """The column that the leading ``parts`` name, and how many of the parts; None if unknown. SqlError if
-        two columns match."""
+        """The column that the leading ``parts`` name, and how many of the parts; None if unknown. Raises
+        SqlError if two columns match."""
         if len(parts) > 1:
             found = [c for c in self.columns if c.table == parts[0] and c.name == parts[1]]
             if found:
@@ -79,7 +79,7 @@ class Relation:
         return None
 
     def resolve(self, parts: Sequence[str], node: exp.Expression, source: Source) -> tuple[ScopeColumn, int]:
-        """``find``, but an unknown name raises SqlError with the nearest known name."""
+        """As ``find``, but raises SqlError, with the nearest known name, for an unknown name."""
         found = self.find(parts, node, source)
         if found:
             return found
@@ -122,7 +122,8 @@ class Names:
     taken: set[str] = field(default_factory=set)
 
     def unique(self, name: str) -> str:
-        """``name``, or ``name`` with the first free number appended; it counts as taken from now on."""
+        """``name``, or ``name`` with the first free number appended. The
+        result counts as taken from now on."""
         candidate, i = name, 0
         while candidate in self.taken:
             candidate = f"{name}{i}"

@@ -1,4 +1,4 @@
-"""A whole script as one job."""
+"""Plans a whole script as one job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plan_script(
     spark: SparkSupport | None = None,
     folder: str | None = None,
 ) -> PlannedJob:
-    """``plan_in`` a session of its own.
+    """Plan a script in a new session, as ``plan_in`` does.
 
     Args:
         text: The script.

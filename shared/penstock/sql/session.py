@@ -47,8 +47,9 @@ class SqlSession:
     Args:
         config: The session's settings, which SET changes.
         python_path: Folders for ``sys.path`` of the jobs' Python functions.
-        spark: Lets jobs run on Spark; None: on the streaming engine only.
-        folder: Where relative paths of compiled plans start, the script's; None: the working folder.
+        spark: Lets jobs run on Spark. None: jobs run on the streaming engine only.
+        folder: The script's folder, at which relative paths of compiled plans start. None: the working
+            folder.
         result_modes: Changelog modes that a SELECT's reader takes; without ``upsert`` an update comes with the row
             that it replaces.
     """
@@ -86,7 +87,8 @@ class SqlSession:
         return self.run(statements[0])
 
     def run_script(self, text: str) -> Iterator[StatementResult]:
-        """The result of each statement of ``text``, run as it is asked for. The whole text is parsed first."""
+        """The result of each statement of ``text``. A statement runs when its result is requested;
+        the whole text is parsed first."""
         for statement in parse_script(text):
             yield self.run(statement)
 
@@ -167,7 +169,8 @@ class SqlSession:
     # -- jobs --------------------------------------------------------------------------------
 
     def compile_job(self, statement: st.Query | st.Insert | st.StatementSet | st.ExecutePlan) -> PlannedJob:
-        """A statement's job graph. UnsupportedError for what the engine cannot run, with the statement's place."""
+        """The job of ``statement``. Raises UnsupportedError, with the position,
+        for what the engine cannot run."""
         if isinstance(statement, st.ExecutePlan):
             return self.stored_plan(statement.path, statement.position)
         if isinstance(statement, st.Query):
@@ -176,10 +179,11 @@ class SqlSession:
         return self.plan_inserts(inserts, statement.position)
 
     def plan_inserts(self, inserts: Sequence[st.Insert], position: Position) -> PlannedJob:
-        """All of ``inserts`` as one job that reads what they share once. ``position``: their place in the script.
+        """One job of all ``inserts``, which reads the parts that they share once. ``position``: their
+        position.
 
         Raises:
-            SqlError: There is none.
+            SqlError: ``inserts`` is empty.
             UnsupportedError: INSERT OVERWRITE of an unbounded query.
         """
         if not inserts:
@@ -199,13 +203,14 @@ class SqlSession:
         return PlannedJob(graph, "insert", bounded=graph.bounded)
 
     def compile_plan(self, statement: st.CompilePlan) -> tuple[str, PlannedJob | None]:
-        """Write the plan of ``statement``, unless the file is there.
+        """Write the plan of ``statement`` into its file, unless the file exists.
 
-        The result is what was done, in words, and the job of COMPILE AND EXECUTE: as in Flink that of the file, also if
-        it was there before.
+        Returns what was done, in words, and the job of COMPILE AND EXECUTE PLAN. As in Flink, the job is the
+        one in the file, also if the file existed before.
 
         Raises:
-            SpecError: The file is there, and neither IF NOT EXISTS nor ``table.plan.force-recompile`` is set.
+            SpecError: COMPILE PLAN names a file that exists, and neither IF NOT EXISTS nor
+                ``table.plan.force-recompile`` is set.
         """
         file = plan_file(statement.path, self.folder, str(statement.position))
         there = file.exists()
@@ -229,7 +234,8 @@ class SqlSession:
         return message, self.stored_plan(statement.path, statement.position)
 
     def stored_plan(self, path: str, position: Position) -> PlannedJob:
-        """The job of the compiled plan, or of the savepoint, at ``path``. ``position``: the statement's place."""
+        """The job of the compiled plan, or of the savepoint, at ``path``.
+        ``position``: that of the statement."""
         file = plan_file(path, self.folder, str(position))
         where = f"plan '{path}' ({position})" if position.line else f"plan '{path}'"
         graph = runnable(
@@ -247,7 +253,8 @@ class SqlSession:
         )
 
     def _check_overwrites(self, inserts: Sequence[st.Insert]) -> None:
-        """Two inserts of one job into a table that one of them overwrites would undo each other."""
+        """Raise UnsupportedError if a job overwrites a table into which it also
+        inserts: one would undo the other."""
         targets = [self.catalog.catalogs.canonical(i.table) for i in inserts]
         for insert in inserts:
             if insert.overwrite and targets.count(self.catalog.catalogs.canonical(insert.table)) > 1:
@@ -262,7 +269,7 @@ class SqlSession:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
         relation = binder.statement(statement.query)
-        # An unbounded result waits for its reader; a bounded one is kept for it.
+        # The job of an unbounded result waits for the reader; a bounded result is kept until it is read.
         table = self._result_table(relation, bounded=Analysis().of(relation.node).bounded)
         sink = n.Sink(input=relation.node, table=table, name="result", schema=table.schema)
         graph = self._plan((sink,), "select", statement.position)

@@ -1,4 +1,4 @@
-"""UNION, INTERSECT, EXCEPT: both sides under the columns' common types."""
+"""UNION, INTERSECT and EXCEPT: casts the columns of both sides to common types."""
 
 from __future__ import annotations
 

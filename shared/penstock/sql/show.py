@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE."""
+"""The rows of SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
 
 
 def _like(pattern: Pattern, text: str) -> bool:
-    """SQL's LIKE: ``%`` any text, ``_`` any character."""
+    """Whether ``text`` fits the pattern of LIKE, in which ``%`` stands for any
+    text and ``_`` for any character."""
     parts = [".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern.text]
     flags = re.DOTALL | (re.IGNORECASE if pattern.ignore_case else 0)
     return bool(re.fullmatch("".join(parts), text, flags)) != pattern.negated

@@ -1,4 +1,4 @@
-"""One statement's tokens → a statement: all but queries and DDL, which have modules of their own."""
+"""Parses the tokens of one statement. Queries and DDL have modules of their own."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class StatementParser(CatalogSyntax):
         return Insert(name, table, self._query(), columns, overwrite, options, partition=partition)
 
     def _partition(self) -> tuple[tuple[exp.Identifier, exp.Expression], ...]:
-        """``(column = value, …)``"""
+        """Parses ``(column = value, …)``."""
         out: list[tuple[exp.Identifier, exp.Expression]] = []
         self._open()
         while not out or self._match(TokenType.COMMA):
@@ -152,14 +152,14 @@ class StatementParser(CatalogSyntax):
         return CompilePlan(path, replace(compiled, text=self.sql), here, if_not_exists, execute)
 
     def compiled_set(self, statements: StatementSet) -> CompilePlan:
-        """The words before a set: COMPILE … FOR STATEMENT SET BEGIN."""
+        """Parses the words before a statement set: COMPILE … FOR STATEMENT SET BEGIN."""
         path, if_not_exists, execute = self._compile_head()
         while self._curr:  # [EXECUTE] STATEMENT SET BEGIN, which ``_opens_set`` has read
             self._advance()
         return CompilePlan(path, statements, statements.position, if_not_exists, execute, statements.text)
 
     def _compile_head(self) -> tuple[str, bool, bool]:
-        """(path, IF NOT EXISTS, AND EXECUTE) of COMPILE [AND EXECUTE] PLAN 'path' [IF NOT EXISTS] FOR"""
+        """(path, IF NOT EXISTS, AND EXECUTE) of COMPILE [AND EXECUTE] PLAN 'path' [IF NOT EXISTS] FOR."""
         self._advance()
         execute = bool(self._match_text_seq("AND", "EXECUTE"))
         if not self._match_text_seq("PLAN"):

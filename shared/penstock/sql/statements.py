@@ -1,6 +1,6 @@
-"""Statements: one dataclass each.
+"""Statements: one dataclass for each kind.
 
-Expressions and queries inside stay sqlglot trees (``dialect``) until the binder.
+Expressions and queries inside a statement stay syntax trees of sqlglot until ``queries`` binds them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OptionText(str):
-    """An option's value, with the places of its key and of itself in the text."""
+    """An option's value, with the positions of its key and of the value in the text."""
 
     __slots__ = ("key_position", "position")
 
@@ -32,7 +32,7 @@ class OptionText(str):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """A column of CREATE TABLE: physical (type), metadata (type + key) or computed (expr)."""
+    """A column of CREATE TABLE: physical (has a type), metadata (type and key) or computed (expression)."""
 
     name: str
     kind: Literal["physical", "metadata", "computed"]
@@ -51,7 +51,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkClause:
-    """``WATERMARK FOR a.b AS expression``; ``text``: the expression as written."""
+    """``WATERMARK FOR a.b AS expression``. ``text``: the expression as written."""
 
     parts: tuple[str, ...]
     expression: exp.Expression
@@ -98,7 +98,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """RENAME TO ``new_name``; SET ``options``; RESET ``keys``."""
+    """ALTER TABLE with RENAME TO ``new_name``, SET ``options`` or RESET ``keys``."""
 
     name: str
     position: Position
@@ -111,7 +111,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class AlterView:
-    """RENAME TO ``new_name``; AS ``query``."""
+    """ALTER VIEW with RENAME TO ``new_name`` or AS ``query``."""
 
     name: str
     position: Position
@@ -164,7 +164,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """``partition``: the columns and values of ``PARTITION (column = value, …)``."""
+    """INSERT. ``partition``: the columns and values of ``PARTITION (column = value, …)``."""
 
     table: str
     position: Position
@@ -196,7 +196,8 @@ class StatementSet:
 
 @dataclass(frozen=True, slots=True)
 class CompilePlan:
-    """``path``: of the plan's file; ``execute``: COMPILE AND EXECUTE PLAN."""
+    """COMPILE PLAN. ``path``: that of the plan's file. ``execute``: the
+    statement is COMPILE AND EXECUTE PLAN."""
 
     path: str
     statement: Insert | StatementSet
@@ -208,7 +209,7 @@ class CompilePlan:
 
 @dataclass(frozen=True, slots=True)
 class ExecutePlan:
-    """``path``: of a compiled plan, or of a savepoint's folder."""
+    """EXECUTE PLAN. ``path``: that of a compiled plan, or of a savepoint's folder."""
 
     path: str
     position: Position = NOWHERE
@@ -217,7 +218,7 @@ class ExecutePlan:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """SET 'key' = 'value'; without key: show all."""
+    """SET 'key' = 'value'. SET without a key shows all settings."""
 
     key: str | None = None
     value: str | None = None
@@ -227,7 +228,7 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class ResetOption:
-    """RESET of one option, or of all (``key`` None)."""
+    """RESET of the setting ``key``, or of all settings if ``key`` is None."""
 
     key: str | None = None
     position: Position = NOWHERE
@@ -236,7 +237,7 @@ class ResetOption:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """``details``: ESTIMATED_COST, CHANGELOG_MODE …"""
+    """EXPLAIN. ``details``: its words ESTIMATED_COST, CHANGELOG_MODE …"""
 
     statement: Insert | Query | StatementSet | ExecutePlan
     position: Position = NOWHERE
@@ -246,7 +247,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``[NOT] LIKE 'text'``; ``ignore_case``: ILIKE."""
+    """``[NOT] LIKE 'text'``. ``ignore_case``: the word is ILIKE."""
 
     text: str
     negated: bool = False
@@ -255,7 +256,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """``database``: of SHOW … FROM db."""
+    """SHOW. ``what``: the words behind SHOW. ``database``: that of SHOW … FROM database."""
 
     what: str
     name: str | None = None
@@ -288,7 +289,7 @@ class Use:
 class CatalogStatement:
     """CREATE, DROP and DESCRIBE CATALOG; CREATE, ALTER and DROP DATABASE: ``what`` has these words.
 
-    ``quiet``: IF EXISTS or IF NOT EXISTS; ``cascade``: of DROP DATABASE.
+    ``quiet``: the statement has IF EXISTS or IF NOT EXISTS. ``cascade``: DROP DATABASE has CASCADE.
     """
 
     what: str
@@ -316,12 +317,14 @@ Statement = Union[
 
 
 def foreign_part(parts: list[str]) -> str | None:
-    """What a dotted name has too much of; a name has a catalog, a database and a table at most."""
+    """The part of a dotted name that cannot exist, because a name has at most a catalog, a database and a
+    table; None if the name has no such part."""
     return f"database '{parts[-2]}'" if len(parts) > 3 else None
 
 
 def catalog_name(parts: list[str]) -> str:
-    """A dotted name as one text; catalogs that a session knows are looked up by it (``catalogs.names``)."""
+    """A dotted name as the one text by which ``catalogs.names`` finds it, without
+    the default catalog and database."""
     if len(parts) == 3 and parts[:2] == ["default_catalog", "default_database"]:
         parts = parts[2:]
     return ".".join(parts)

@@ -1,4 +1,4 @@
-"""Subqueries as conditions and values: IN, EXISTS, ANY, ALL and scalar ones, as joins."""
+"""Plans the subqueries of conditions as joins: IN, EXISTS, ANY, ALL and scalar subqueries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bind_condition_subquery(
     ctx: QueryBinder, left: Relation, node: exp.Expression, special: Special | None = None
 ) -> Relation | None:
     """A conjunct of WHERE or HAVING as a semi or anti join, if it is [NOT] IN (query), [NOT] EXISTS (query) or
-    a comparison with ANY or ALL; otherwise None. ``special``: that of the clause's binder."""
+    a comparison with ANY or ALL; otherwise None. ``special`` gives the values of the clause's aggregates."""
     negate = False
     while isinstance(node, (exp.Not, exp.Paren)):
         negate ^= isinstance(node, exp.Not)
@@ -49,7 +49,7 @@ def bind_condition_subquery(
 def _quantified(
     ctx: QueryBinder, left: Relation, node: exp.Expression, negate: bool, special: Special | None
 ) -> Relation:
-    """``x > ANY (query)`` and ``x > ALL (query)``."""
+    """The rows of ``left`` for which a condition such as ``x > ANY (query)`` or ``x > ALL (query)`` holds."""
     left, special = with_scalars(ctx, left, value_subqueries(node.this), special)
     every = isinstance(node.expression, exp.All)
     query = node.expression.this
@@ -102,8 +102,8 @@ def _in_query(
 
 
 def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[Relation, Expr | None]:
-    """A subquery's rows, and its WHERE over (left, its own columns), where that names columns of the outer
-    query."""
+    """A subquery's rows, and the conditions of its WHERE that name columns of the outer query. These are
+    bound over the columns of ``left`` and of the subquery; None if there are none."""
     select = query
     while isinstance(select, (exp.Subquery, exp.Paren)):
         select = select.this
@@ -120,7 +120,7 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
     if not outer:
         return ctx.query(query), None
     inner = _own_conditions(ctx, inner, own)
-    # The columns of WHERE stay beside those that are selected.
+    # The join reads the columns of the outer conditions, so all inner columns stay beside the selected ones.
     plain = variant(select, lambda args: args.pop("where"))
     outputs = [(c.name, inner.ref(c), c.table) for c in inner.columns]
     width = len(outputs)
@@ -137,7 +137,7 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
 
 
 def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp.Expression | Expr]:
-    """The names that a SELECT list selects, with stars expanded."""
+    """The expressions of a SELECT list, with stars expanded."""
     out: list[exp.Expression | Expr] = []
     for item in select.expressions:
         if isinstance(item, exp.Star):
@@ -183,7 +183,7 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
         right = ctx.query(select)
         return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
     right = ctx.from_clause(select)
-    # They do not change whether there is a row.
+    # The SELECT list, DISTINCT and ORDER BY do not change whether there is a row.
     for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
         consume(ignored)
     where = select.args.get("where")
@@ -196,7 +196,8 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
 
 
 def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[exp.Expression]) -> Expr:
-    """Conditions over the inner relation that also name columns of the outer one."""
+    """The conjunction of conditions that name columns of both relations; a
+    name in both is the inner one's."""
     width = len(left.node.schema)
     plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
     scope = joined(left, right, n.Values(schema=plain, data=""))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class TypedCast(exp.Expression):
-    """CAST / TRY_CAST; the target ``LogicalType`` is in ``meta['type']``. ``difference``:
-    ``(a - b) unit`` as an interval instead."""
+    """CAST or TRY_CAST. The target ``LogicalType`` is in ``meta['type']``. ``difference``: the node is the
+    interval ``(a - b) unit`` instead."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "safe": False, "difference": False}
 
@@ -51,14 +51,14 @@ class AsOf(exp.Expression):
 
 
 class OptionsHint(exp.Expression):
-    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: its text; the options are in ``meta['options']``. It
-    is the argument ``options_hint`` of a table."""
+    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name. ``this`` is the hint's text; ``meta['options']``
+    has the options. A table's node has the hint as its argument ``options_hint``."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class JsonCall(exp.Expression):
-    """A JSON function with clauses: ``options`` is a plain dict in ``meta``."""
+    """A JSON function with clauses, which are a dict in ``meta['options']``."""
 
     arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": False}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def bind_temporal_join(ctx: QueryBinder, left: Relation, join: exp.Join, target: AsOf, how: str) -> Relation:
-    """Joins by an event-time column with the version of that time, and by processing time as a lookup."""
+    """Joins ``left`` with the versions of a table at an event time, or, by processing time, with lookups."""
     if how not in ("inner", "left"):
         raise ctx.source.unsupported(f"a {how} temporal join", join, remedy="use JOIN or LEFT JOIN")
     right = ctx.table_item(target.this)
@@ -39,7 +39,7 @@ def bind_temporal_join(ctx: QueryBinder, left: Relation, join: exp.Join, target:
         right = _looked_up(ctx, target, right)
     elif isinstance(time, InputRef) and time.index in known.rowtimes:
         if isinstance(right.node, n.Normalize):
-            # Each upsert is a version: the join needs all of them, not what stands at the end of a batch.
+            # Each upsert is a version. The join needs every version, not only the last one of each batch.
             right = right.over(right.node.input)
         left_time, right_time = time.index, _version_time(ctx, target, right)
     else:
@@ -83,7 +83,7 @@ def _version_time(ctx: QueryBinder, target: AsOf, right: Relation) -> int:
 
 
 def _looked_up(ctx: QueryBinder, target: AsOf, right: Relation) -> Relation:
-    """A table whose connector answers by key. Its watermark has no meaning here."""
+    """The table that a lookup join asks, without its watermark, which has no meaning in lookups."""
     scan = right.node.input if isinstance(right.node, n.Normalize) else right.node
     if not isinstance(scan, n.Scan):
         raise ctx.source.unsupported(

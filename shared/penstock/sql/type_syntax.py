@@ -1,4 +1,4 @@
-"""Types as SQL writes them → ``LogicalType``."""
+"""Parses SQL's types into ``LogicalType``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIMPLE_TYPES: dict[str, t.LogicalType] = {
 
 
 class TypeSyntax(ParserBase):
-    """``flink_type()`` and its helpers."""
+    """Parses types; ``flink_type`` is the entry."""
 
     def flink_type(self) -> t.LogicalType:
         """A type with its nullability, from the current token."""
@@ -109,7 +109,7 @@ class TypeSyntax(ParserBase):
             return self._row_type()
         names = [*_SIMPLE_TYPES, "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "NUMERIC", "TIME", "TIMESTAMP",
                  "TIMESTAMP_LTZ", "INTERVAL", "ARRAY", "MULTISET", "MAP", "ROW"]  # fmt: skip
-        # ``WATERMRK FOR …`` would be read as a column of the type FOR.
+        # The mistyped clause ``WATERMRK FOR …`` looks like a column of the type FOR.
         clause = meant(self._prev.text, ("WATERMARK", "PRIMARY", "CONSTRAINT")) if self._prev else None
         nearby = clause or (nearest(name, names, 1) if name.isidentifier() else None)
         if name.isidentifier():

@@ -1,4 +1,4 @@
-"""VALUES: constant rows computed at planning."""
+"""VALUES: constant rows, which the planner computes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def encode_rows(schema: t.Schema, rows: list[tuple[Any, ...]]) -> str:
 
 
 def encode_batch(batch: Batch) -> str:
-    """Arrow IPC stream of the physical batch, base64 (``plan.nodes.Values.data``)."""
+    """The batch as an Arrow IPC stream in base64, as ``plan.nodes.Values.data`` holds it."""
     import pyarrow as pa
 
     arrow = batch.to_arrow()

@@ -103,7 +103,7 @@ def bind_window_table(ctx: QueryBinder, node: TableFunction) -> Relation:
 
 
 def local_zone(ctx: QueryBinder, relation: Relation, time: int) -> str | None:
-    """The session's zone, if windows over this time column follow its clock."""
+    """The session's time zone if windows over this time column follow the zone's clock; None otherwise."""
     if time in ctx.analysis.of(relation.node).proctimes or is_utc(ctx.zone):
         return None
     return ctx.zone if isinstance(relation.node.schema.types[time], t.TimestampLtzType) else None
@@ -249,7 +249,7 @@ def make_window(
             raise ctx.source.error("a window's size is a whole number of milliseconds", duration)
     at = None if processing else time
     if local_zone(ctx, relation, time) is not None:
-        at = len(relation.node.schema)  # of ``in_local_time``
+        at = len(relation.node.schema)  # the column that ``in_local_time`` adds
     ltz = ltz and not processing and at == time
     match name:
         case "TUMBLE":
@@ -272,18 +272,19 @@ def make_window(
 
 @dataclass(frozen=True, slots=True)
 class GroupWindow:
-    """``GROUP BY TUMBLE(ts, INTERVAL …)`` and what its auxiliary functions must repeat."""
+    """A window ``GROUP BY TUMBLE(ts, INTERVAL …)``. Its auxiliary functions must repeat its arguments."""
 
     name: str
     spec: WindowSpec
     time: int
     durations: tuple[int, ...]
-    #: Set for a window on a local clock.
+    #: The time zone of a window on a local clock; None for other windows.
     zone: str | None = None
 
     def column_of(self, ctx: QueryBinder, node: exp.Expression, binder: ExpressionBinder) -> str | None:
-        """start, end, time or clock, if ``node`` is TUMBLE_START(same arguments) or the like. (clock:
-        TUMBLE_PROCTIME of an event-time window.)"""
+        """The window column that an auxiliary function such as TUMBLE_START means: "start", "end" or "time".
+        TUMBLE_PROCTIME of an event-time window means "clock". None for another node. Raises SqlError if the
+        arguments are not the window's."""
         if not isinstance(node, exp.Anonymous):
             return None
         prefix, _, suffix = function_name(node).upper().rpartition("_")
@@ -312,7 +313,7 @@ class GroupWindow:
 
 
 def group_window(ctx: QueryBinder, node: exp.Expression, relation: Relation) -> GroupWindow | None:
-    """The group window that a GROUP BY item is, or None."""
+    """The group window that a GROUP BY item calls; None for another item."""
     if not isinstance(node, exp.Anonymous) or function_name(node).upper() not in GROUP_WINDOWS:
         return None
     name = function_name(node).upper()

@@ -1,6 +1,7 @@
-"""The Table API: queries built by a program, with PyFlink's names. ``docs/table-api.md`` tells it.
+"""The Table API: queries that a program builds, with PyFlink's names. ``docs/table-api.md`` describes it.
 
-Everything is loaded when first asked for, as in ``penstock.api``. Type checkers and editors read the imports below.
+A module is imported when one of its names is first used, as in ``penstock.api``. The imports below are for
+type checkers and editors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an environment knows by name: tables, views, functions, and what of Flink's catalogs is not there."""
+"""Methods of an environment that list and drop tables, views and functions, or refuse what Penstock lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CatalogMethods:
-    """Lists and drops. ``TableEnvironment`` has them."""
+    """The methods of ``TableEnvironment`` that list and drop what an environment can name."""
 
     _session: SqlSession
 
@@ -32,11 +32,11 @@ class CatalogMethods:
         return catalogs.databases(catalogs.catalog, "list_databases()")
 
     def list_modules(self) -> list[str]:
-        """Names of the modules: one."""
+        """Names of the modules. There is one, ``core``."""
         return ["core"]
 
     def list_tables(self) -> list[str]:
-        """Names of tables and views."""
+        """Names of the tables and views."""
         return self._session.catalog.names()
 
     def list_views(self) -> list[str]:
@@ -54,7 +54,7 @@ class CatalogMethods:
         return sorted(name for name, view in self._session.catalog.views.items() if view.temporary)
 
     def list_user_defined_functions(self) -> list[str]:
-        """Names of the program's functions, and of installed packages'."""
+        """Names of the functions of the program and of installed packages."""
         return [name for name in self._session.catalog.functions.names() if not name.startswith("*")]
 
     def list_functions(self) -> list[str]:
@@ -63,21 +63,21 @@ class CatalogMethods:
         return [row[0] for row in rows if not row[0].startswith("*")]
 
     def list_models(self) -> list[str]:
-        """Names of models: there are none."""
+        """Names of the models. The list is empty, because Penstock has no models."""
         return []
 
     list_temporary_models = list_materialized_tables = list_models
 
     def get_current_catalog(self) -> str:
-        """The name of the catalog that names are looked up in."""
+        """The name of the current catalog, in which names are looked up."""
         return self._session.catalog.catalogs.catalog
 
     def get_current_database(self) -> str:
-        """The name of the database that names are looked up in."""
+        """The name of the current database, in which names are looked up."""
         return self._session.catalog.catalogs.database
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Name the catalog that names are looked up in.
+        """Make ``catalog_name`` the current catalog, in which names are looked up.
 
         Raises:
             SqlError: There is no such catalog.
@@ -85,7 +85,7 @@ class CatalogMethods:
         self.execute_sql(f"USE CATALOG `{catalog_name}`")
 
     def use_database(self, database_name: str) -> None:
-        """Name the database that names are looked up in: ``database`` or ``catalog.database``.
+        """Make ``database`` or ``catalog.database`` the current database, in which names are looked up.
 
         Raises:
             SqlError: There is no such database.
@@ -101,35 +101,35 @@ class CatalogMethods:
         return True
 
     def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a temporary table; False: there was none."""
+        """Drop a temporary table. Returns False if there is none of this name."""
         return self._drop(self._session.catalog.tables, table_path, temporary=True)
 
     def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a temporary view; False: there was none."""
+        """Drop a temporary view. Returns False if there is none of this name."""
         return self._drop(self._session.catalog.views, view_path, temporary=True)
 
     def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Forget a table; False: there was none.
+        """Drop a table. Returns False if there is none of this name.
 
         Raises:
-            SqlError: There was none, and ``ignore_if_not_exists`` is False.
+            SqlError: There is none of this name, and ``ignore_if_not_exists`` is False.
         """
         if not ignore_if_not_exists:
             self._session.catalog.table(path_name(table_path), f"drop_table({table_path!r})")
         return self._drop(self._session.catalog.tables, table_path, temporary=False)
 
     def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Forget a view; False: there was none.
+        """Drop a view. Returns False if there is none of this name.
 
         Raises:
-            SqlError: There was none, and ``ignore_if_not_exists`` is False.
+            SqlError: There is none of this name, and ``ignore_if_not_exists`` is False.
         """
         if not ignore_if_not_exists:
             self._session.catalog.view(path_name(view_path), f"drop_view({view_path!r})")
         return self._drop(self._session.catalog.views, view_path, temporary=False)
 
     def __getattr__(self, name: str) -> Any:
-        """PyFlink's names that cannot be here say why."""
+        """Raise UnsupportedError, with the reason, for a method of PyFlink that Penstock does not have."""
         if name in _ABSENT:
             reason, remedy = _ABSENT[name]
             raise UnsupportedError(f"TableEnvironment.{name}: {reason}", remedy=remedy)
@@ -142,7 +142,7 @@ _ONE = (
     "execute_sql(\"CREATE CATALOG name WITH ('type' = …)\"), then use_catalog(name)",
 )
 _MODELS = ("there are no models", "call the model in an udf")
-#: Name of PyFlink → (why it is not here, what to do).
+#: PyFlink's method → (why Penstock does not have it, what to do instead).
 _ABSENT = {
     "create_java_function": _JAVA,
     "create_java_temporary_function": _JAVA,

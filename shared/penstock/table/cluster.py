@@ -1,4 +1,5 @@
-"""The cluster that statements run on: the configured one, else one of this process for all its environments."""
+"""Finds the cluster for a job: the configured one, or an embedded one for
+all environments of this process."""
 
 from __future__ import annotations
 
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
     from penstock.embedded import EmbeddedCluster
     from penstock.jobgraph import JobGraph
 
-#: Slots of the process's own cluster; a job that needs more gets a cluster of its own.
+#: Slots of the process's embedded cluster. A job that needs more slots gets a cluster of its own.
 SLOTS = 8
 
 _own: EmbeddedCluster | None = None
 _own_config: dict[str, Any] = {}
-#: Jobs on it that nobody reads: (client, name).
+#: The jobs that were submitted to the process's embedded cluster: (client, name).
 _left: list[tuple[execution.JobClient, str]] = []
 
 
 def submit(graph: JobGraph, config: Mapping[str, str]) -> execution.JobClient:
-    """Send a job to the configured cluster, else to the one of this process, which the first job starts."""
+    """Send a job to the configured cluster, else to the process's embedded cluster, which the
+    first job starts. A job that needs more slots or other cluster settings than the embedded
+    cluster has gets one of its own."""
     if REST_ADDRESS.read(config) or os.environ.get(execution.CLUSTER_VARIABLE):
         return execution.submit(graph, config)
     slots = max((v.parallelism for v in graph.vertices), default=1)
@@ -59,14 +62,14 @@ def _cluster(config: dict[str, str]) -> EmbeddedCluster:
 
 
 def _stop() -> None:
-    """Ends the cluster with the process, and says which jobs end with it."""
+    """Ends the embedded cluster with the process, and prints which jobs end with it."""
     if _own is None:
         return
     for client, name in _left:
         try:
             state = client.get_job_status()
         except (PenstockError, RuntimeError):
-            continue  # its connection is closed: somebody has seen its end
+            continue  # the client is closed: the program has seen the job's end
         if state not in TERMINAL:
             sys.stderr.write(
                 f"job {client.get_job_id()} ({name}) was {state} when the program ended, and ends with it; "

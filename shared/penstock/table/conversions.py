@@ -1,4 +1,4 @@
-"""Tables to and from Arrow, pandas and Polars."""
+"""Converts rows from and to Arrow; pandas and Polars convert by way of Arrow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 
 def logical_of(arrow: pa.DataType, column: str) -> t.LogicalType:
-    """The type of SQL for one of Arrow. SpecError with the column's name where there is none."""
+    """The SQL type of an Arrow type. Raises SpecError, with the column's name, if SQL has no such type."""
     for matches, logical in _SIMPLE:
         if matches(arrow):
             return logical
@@ -69,15 +69,15 @@ def logical_of(arrow: pa.DataType, column: str) -> t.LogicalType:
 
 
 def arrow_node(data: pa.Table | pa.RecordBatch, schema: t.Schema | None, names: list[str] | None) -> n.Values:
-    """Rows of Arrow as a source of the plan.
+    """The plan node that gives rows of Arrow.
 
     Args:
         data: The rows.
-        schema: Types of the columns, in order; None: those of the data.
-        names: Names of the columns, in order; None: those of the data or of ``schema``.
+        schema: Types of the columns, in order. None: those of the data.
+        names: Names of the columns, in order. None: those of the data or of ``schema``.
 
     Raises:
-        SpecError: A type is none of SQL, or the data does not fit the schema.
+        SpecError: SQL has no such type, or the data does not fit the schema.
     """
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -103,7 +103,7 @@ def arrow_node(data: pa.Table | pa.RecordBatch, schema: t.Schema | None, names: 
 
 
 def _without_views(data: pa.Table) -> pa.Table:
-    """Plain strings for string views and dictionaries, whole µs for ns."""
+    """The rows with plain types for views, large types and dictionaries, and with timestamps in µs for ns."""
     fields = []
     for field in data.schema:
         type_ = field.type
@@ -120,7 +120,7 @@ def _without_views(data: pa.Table) -> pa.Table:
 
 
 def arrow_of(schema: t.Schema, batches: Iterable[Batch]) -> pa.Table:
-    """The rows that a changelog leaves, as Arrow's."""
+    """The rows that remain after all changes of a changelog, as an Arrow table."""
     found = [batch for batch in batches if len(batch)]
     if any(batch.kinds is not None and (batch.kinds != 0).any() for batch in found):
         log = []

@@ -1,4 +1,4 @@
-"""``Schema``, ``TableDescriptor`` and ``FormatDescriptor``: CREATE TABLE, built by a program."""
+"""``Schema``, ``TableDescriptor`` and ``FormatDescriptor``: with them a program builds a CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def _sql(value: Any, what: str) -> str:
 
 
 class Schema:
-    """Columns of a table, with its watermark and key. ``new_builder`` begins one; ``lines`` are those of CREATE TABLE."""
+    """The columns, watermark and primary key of a table.
+
+    ``new_builder`` gives a builder for a schema. ``lines`` are the lines between the parentheses of CREATE
+    TABLE.
+    """
 
     class Builder:
         """Builds a ``Schema``."""
@@ -43,21 +47,25 @@ class Schema:
             self._end: list[str] = []
 
         def column(self, column_name: str, data_type: Any) -> Schema.Builder:
-            """A column of the table's own rows."""
+            """Add a physical column."""
             logical = logical_type(data_type, f"of column '{column_name}'")
             self._fields.append((column_name, logical))
             self._lines.append(f"{_name(column_name)} {logical}")
             return self
 
         def column_by_expression(self, column_name: str, expr: Any) -> Schema.Builder:
-            """A column that is computed of others. ``expr``: text of SQL."""
+            """Add a column that is computed from others. ``expr``: SQL text."""
             self._lines.append(f"{_name(column_name)} AS {_sql(expr, 'column_by_expression')}")
             return self
 
         def column_by_metadata(
             self, column_name: str, data_type: Any, metadata_key: str | None = None, is_virtual: bool = False
         ) -> Schema.Builder:
-            """A column that the connector gives. ``metadata_key``: its name there; ``is_virtual``: it is not written."""
+            """Add a metadata column, which the connector gives.
+
+            ``metadata_key``: the column's name in the connector; None for ``column_name``. ``is_virtual``:
+            INSERT does not write the column.
+            """
             key = f" FROM {_quoted(metadata_key)}" if metadata_key else ""
             virtual = " VIRTUAL" if is_virtual else ""
             logical = logical_type(data_type, f"of column '{column_name}'")
@@ -65,31 +73,31 @@ class Schema:
             return self
 
         def watermark(self, column_name: str, watermark_expr: Any) -> Schema.Builder:
-            """The event time, and how far its watermark stays behind. ``watermark_expr``: text of SQL."""
+            """Declare the event-time column and its watermark. ``watermark_expr``: SQL text."""
             text = _sql(watermark_expr, "watermark")
             self._end.append(f"WATERMARK FOR {_name(column_name)} AS {text}")
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
-            """The columns that are different in every row."""
+            """Declare the primary key. No two rows have the same values in its columns."""
             self._end.append(f"PRIMARY KEY ({', '.join(map(_name, column_names))}) NOT ENFORCED")
             return self
 
         def from_schema(self, origin_schema: Schema) -> Schema.Builder:
-            """Take all of another schema."""
+            """Add the columns, watermark and primary key of another schema."""
             self._lines += origin_schema.columns
             self._end += origin_schema.constraints
             self._fields += origin_schema.fields
             return self
 
         def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> Schema.Builder:
-            """Columns by their names and types."""
+            """Add columns by their names and types."""
             for name, type_ in zip(field_names, field_data_types, strict=True):
                 self.column(name, type_)
             return self
 
         def from_row_data_type(self, data_type: Any) -> Schema.Builder:
-            """The fields of a ROW as columns."""
+            """Add the fields of a ROW as columns."""
             row = logical_type(data_type)
             if not isinstance(row, t.RowType):
                 raise SpecError("no ROW", expected="DataTypes.ROW(…)", got=str(row))
@@ -124,7 +132,7 @@ class Schema:
 
 
 class FormatDescriptor:
-    """A format with its options. ``for_format`` begins one."""
+    """A format and its options. ``for_format`` gives a builder."""
 
     class Builder:
         """Builds a ``FormatDescriptor``."""
@@ -134,12 +142,12 @@ class FormatDescriptor:
             self._options: dict[str, str] = {}
 
         def option(self, key: str, value: Any) -> FormatDescriptor.Builder:
-            """Set an option, without the format's name before it."""
+            """Set an option of the format. ``key`` does not begin with the format's name."""
             self._options[str(key)] = _text(value)
             return self
 
         def build(self) -> FormatDescriptor:
-            """The format."""
+            """The descriptor."""
             return FormatDescriptor(self._format, self._options)
 
     def __init__(self, format: str, options: Mapping[str, str]) -> None:
@@ -156,7 +164,7 @@ class FormatDescriptor:
         return self._format
 
     def get_options(self) -> dict[str, str]:
-        """Its options."""
+        """The format's options."""
         return dict(self._options)
 
 
@@ -165,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 class TableDescriptor:
-    """A table: schema, connector, options. ``for_connector`` begins one."""
+    """A table's schema, connector and options. ``for_connector`` gives a builder."""
 
     class Builder:
         """Builds a ``TableDescriptor``."""
@@ -177,7 +185,7 @@ class TableDescriptor:
             self._comment: str | None = None
 
         def schema(self, schema: Schema) -> TableDescriptor.Builder:
-            """Set the columns."""
+            """Set the schema."""
             self._schema = schema
             return self
 
@@ -187,7 +195,10 @@ class TableDescriptor:
             return self
 
         def format(self, format: Any, format_option: str | None = None) -> TableDescriptor.Builder:
-            """Set the format: a name or a ``FormatDescriptor``. ``format_option``: the option for it; None: ``format``."""
+            """Set the format: a name or a ``FormatDescriptor``.
+
+            ``format_option``: the option that names the format; None for ``format``.
+            """
             key = format_option or "format"
             if isinstance(format, FormatDescriptor):
                 name, options = format.get_format(), format.get_options()
@@ -209,7 +220,7 @@ class TableDescriptor:
             return self
 
         def build(self) -> TableDescriptor:
-            """The table."""
+            """The descriptor."""
             return TableDescriptor(self._schema, self._options, self._keys, self._comment)
 
     def __init__(
@@ -226,7 +237,7 @@ class TableDescriptor:
         return TableDescriptor.Builder().option("connector", connector)
 
     def get_schema(self) -> Schema | None:
-        """The columns; None: none were given."""
+        """The schema; None if none was set."""
         return self._schema
 
     def get_options(self) -> dict[str, str]:
@@ -242,7 +253,7 @@ class TableDescriptor:
         return self._comment
 
     def statement(self, path: str, *, temporary: bool, if_not_exists: bool = False) -> str:
-        """CREATE TABLE of this table under the name ``path``, which stands in backticks where it must.
+        """The CREATE TABLE statement of this table. ``path``: its name, in backticks where SQL needs them.
 
         Raises:
             SpecError: The table has no schema.

@@ -1,4 +1,4 @@
-"""``TableEnvironment``: where a program of tables begins and its statements run."""
+"""``TableEnvironment``: makes the tables of a program and runs its statements."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
     from penstock.table.executable import ExecutableTable
     from penstock.table.results import TableResult
 
-#: Changelogs of results hold the rows that updates replace, as Flink's do.
+#: The changelog modes of results. As in Flink, an update comes with the row that it replaces.
 RESULT_MODES = ("append", "retract")
 
 
 class TableEnvironment(CatalogMethods):
     """Holds the tables, views and functions of a program, and runs its queries.
 
-    ``session``: the SQL session behind it. Programs use ``create``.
+    Programs call ``create``. ``session`` is the SQL session that runs the statements.
     """
 
     def __init__(self, session: SqlSession) -> None:
         self._session = session
         self._names = 0
-        #: Function objects that queries call: id → (name, object), which keeps the id from being another's.
+        #: id of a function object that queries call → (name, object). The reference keeps Python from reusing
+        #: the id.
         self._inline: dict[int, tuple[str, UserDefinedFunction]] = {}
 
     @staticmethod
@@ -56,7 +57,8 @@ class TableEnvironment(CatalogMethods):
         """A new environment.
 
         Args:
-            environment_settings: ``EnvironmentSettings``, or a dictionary or Configuration of keys. None: streaming.
+            environment_settings: ``EnvironmentSettings``, or a dictionary or Configuration of keys. None:
+                streaming mode.
         """
         given, python_path = defaults()
         if environment_settings is None:
@@ -77,7 +79,7 @@ class TableEnvironment(CatalogMethods):
     # -- SQL -------------------------------------------------------------------------------
 
     def execute_sql(self, stmt: str) -> TableResult:
-        """Run one statement. A job that it starts runs on when the method returns.
+        """Run one statement. A job that the statement starts continues after the method returns.
 
         Raises:
             SqlError: The text holds no statement or several, or the statement is wrong.
@@ -88,7 +90,7 @@ class TableEnvironment(CatalogMethods):
         """The table of a SELECT, WITH, VALUES or set operation.
 
         Raises:
-            SqlError: The text is no query, or a wrong one.
+            SqlError: The text is not a query, or the query is wrong.
         """
         statement = self.one_statement(query)
         if not isinstance(statement, st.Query):
@@ -102,11 +104,11 @@ class TableEnvironment(CatalogMethods):
         return self.table_of(Step.of_query(statement.query, {}, here("sql_query()"), statement.text))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
-        """The plans of a statement, as EXPLAIN prints them. ``extra_details``: what to say beside them."""
+        """The plans of a statement, as EXPLAIN prints them. ``extra_details``: what to print besides."""
         return explained_statement(self._session, self.one_statement(stmt), extra_details)
 
     def one_statement(self, text: str) -> st.Statement:
-        """The statement of a text. SqlError for none or several."""
+        """The one statement of a text. Raises SqlError if the text has none or several."""
         statements = parse_script(text)
         if len(statements) != 1:
             raise SqlError(
@@ -124,7 +126,7 @@ class TableEnvironment(CatalogMethods):
         """The table or view ``path``.
 
         Raises:
-            SqlError: There is none of that name.
+            SqlError: There is no table or view of this name.
         """
         return self.table_of(Step.of_query(table_node(path), {}, here(f"from_path({path!r})")))
 
@@ -132,24 +134,24 @@ class TableEnvironment(CatalogMethods):
         """A table of the rows ``elements``.
 
         Args:
-            elements: Tuples, lists, rows, dictionaries; or bare values, which make one column.
+            elements: Tuples, lists, rows or dictionaries; or bare values, which make one column.
             schema: The columns: names, ``DataTypes.ROW([FIELD(name, type) …])``, or a type. None: found from the values.
-            verify_schema: Values are checked against ``schema`` in any case.
+            verify_schema: Not used: values are always checked against ``schema``.
 
         Raises:
-            SpecError: There are no rows and no types, or rows do not fit.
+            SpecError: There are neither rows nor types, or a row does not fit.
         """
         where = here("from_elements()")
         node = elements_node(list(elements), schema, where)
         return self.table_of(Step(lambda ctx: Relation.of(node), {}, Source(""), where))
 
     def create_temporary_view(self, view_path: str, table_or_query: Any, *fields_or_schema: Any) -> None:
-        """Name a table, for SQL and ``from_path``.
+        """Register a table as a view, which SQL and ``from_path`` can name.
 
         Args:
             view_path: The view's name.
             table_or_query: A ``Table``.
-            fields_or_schema: Nothing.
+            fields_or_schema: Not used.
 
         Raises:
             SqlError: The name is taken.
@@ -160,10 +162,12 @@ class TableEnvironment(CatalogMethods):
         )
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> bool:
-        """Name a table, for SQL and ``from_path``; False: the name was taken, and ``ignore_if_exists`` is True.
+        """Register a table as a view, which SQL and ``from_path`` can name.
+
+        Returns False if the name is taken and ``ignore_if_exists`` is True.
 
         Raises:
-            SqlError: The name is taken.
+            SqlError: The name is taken, and ``ignore_if_exists`` is False.
         """
         if ignore_if_exists and path_name(view_path) in self.list_tables():
             return False
@@ -177,24 +181,24 @@ class TableEnvironment(CatalogMethods):
         """Declare a table.
 
         Args:
-            path: Its name.
+            path: The table's name.
             descriptor: Columns, connector and options.
             ignore_if_exists: Do nothing if the name is taken.
 
         Raises:
-            SqlError: The name is taken, or the declaration is wrong.
+            SqlError: The name is taken and ``ignore_if_exists`` is False, or the declaration is wrong.
         """
         self._declare(path, descriptor, temporary=True, if_not_exists=ignore_if_exists)
 
     def create_table(self, path: str, descriptor: TableDescriptor, ignore_if_exists: bool = False) -> None:
-        """As ``create_temporary_table``; the table is none of the temporary ones."""
+        """Declare a table that is not temporary, as ``create_temporary_table`` does."""
         self._declare(path, descriptor, temporary=False, if_not_exists=ignore_if_exists)
 
     def _declare(self, path: str, descriptor: TableDescriptor, **options: bool) -> None:
         self.execute_sql(descriptor.statement(f"`{path_name(path)}`", **options))
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
-        """The table that ``descriptor`` declares; it has no name."""
+        """The table that ``descriptor`` declares, without a name."""
         return self.from_path(self._unnamed(descriptor))
 
     def _unnamed(self, descriptor: TableDescriptor) -> str:
@@ -236,7 +240,8 @@ class TableEnvironment(CatalogMethods):
         return StatementSet(self)
 
     def add_python_file(self, file_path: str) -> None:
-        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager."""
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots. Every
+        task manager must have it there."""
         self._session.python_path = (*self._session.python_path, file_path)
         ship(file_path)
 
@@ -247,7 +252,7 @@ class TableEnvironment(CatalogMethods):
 
         Args:
             path: The function's name.
-            function: What ``udf``, ``udtf`` or ``udaf`` made.
+            function: The result of ``udf``, ``udtf`` or ``udaf``.
         """
         made = function.target if isinstance(function, UserDefinedFunction) else function
         name = path_name(path)
@@ -258,7 +263,7 @@ class TableEnvironment(CatalogMethods):
     create_temporary_system_function = create_temporary_function
 
     def drop_temporary_function(self, path: str) -> bool:
-        """Forget a function; False: there was none."""
+        """Drop a function. Returns False if there is none of this name."""
         return self.functions.remove(path_name(path))
 
     drop_temporary_system_function = drop_temporary_function
@@ -266,11 +271,11 @@ class TableEnvironment(CatalogMethods):
     # -- what tables call --------------------------------------------------------------------
 
     def table_of(self, step: Step) -> Table:
-        """The table of a step. Its query is checked now."""
+        """The table of a step. This method checks the step's query."""
         return Table(self, step, self._bound(step).node.schema)
 
     def _bound(self, step: Step) -> Relation:
-        """The relation of a step as the catalog is now."""
+        """The relation of a step, bound against the current catalog."""
         session = self._session
         binder = QueryBinder(session.catalog, session.config, Source(""), analysis=Analysis())
         return step.relation(binder)
@@ -281,7 +286,7 @@ class TableEnvironment(CatalogMethods):
         return self._session.catalog.functions
 
     def inline(self, function: UserDefinedFunction) -> str:
-        """The name of a function object that a query calls. No text can write it."""
+        """The name of a function object that a query calls. A plain name in SQL cannot equal it."""
         known = self._inline.get(id(function))
         if known is not None:
             return known[0]
@@ -317,7 +322,7 @@ class TableEnvironment(CatalogMethods):
         )
 
     def execute_inserts(self, inserts: Sequence[tuple[ExecutableTable, Any, bool]], call: str) -> TableResult:
-        """Write tables as one job."""
+        """Run INSERTs of tables as one job."""
         made = tuple(self.insert_of(t, target, overwrite, call) for t, target, overwrite in inserts)
         return self.run(made[0] if len(made) == 1 else st.StatementSet(made))
 
@@ -330,7 +335,7 @@ class TableEnvironment(CatalogMethods):
         return explained_statement(self._session, statement, details)
 
     def named(self, table: ExecutableTable) -> str:
-        """The name of a new view of ``table``."""
+        """Register ``table`` as a view under a new name. Returns the name."""
         name = f"UnnamedTable${self._names}"
         self._names += 1
         self.create_temporary_view(name, table)

@@ -1,4 +1,4 @@
-"""What runs a table's query, or shows it."""
+"""Methods of a table that run its query, or show its columns and plans."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class ExecutableTable:
-    """A query with its columns.
+    """A query and its columns.
 
-    Programs get tables from a ``TableEnvironment`` (``env``); ``step`` is what the query is bound from, and
-    ``schema`` its columns.
+    Programs get tables from a ``TableEnvironment`` (``env``). The query is bound from ``step``; ``schema``
+    has the columns.
     """
 
     def __init__(self, env: TableEnvironment, step: Step, schema: Schema) -> None:
         self._env = env
         self._step = step
         self._schema = schema
-        #: Of what ``order_by`` or ``fetch`` made: the table below, and the clauses.
+        #: Set if ``order_by``, ``offset`` or ``fetch`` made this table: the table below, and the clauses.
         self._cut: tuple[Table, dict[str, exp.Expression]] | None = None
 
     def get_resolved_schema(self) -> ResolvedSchema:
@@ -48,10 +48,10 @@ class ExecutableTable:
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
     def execute(self) -> TableResult:
-        """Run the query. Its rows come as the result is read.
+        """Run the query. Reading the result gives the rows as they come.
 
         Raises:
-            UnsupportedError: The engine cannot run the query; the error names what.
+            UnsupportedError: The engine cannot run the query. The error names the part.
         """
         return self._env.execute_table(self, "Table.execute()")
 
@@ -59,13 +59,14 @@ class ExecutableTable:
         """Write the rows into a table. The job runs when the method returns; ``wait()`` waits for its end.
 
         Args:
-            table_path_or_descriptor: The name of a table.
+            table_path_or_descriptor: The name of the table to write into, or a ``TableDescriptor``.
             overwrite: Replace the table's rows instead of adding to them.
         """
         return self._env.execute_inserts([(self, table_path_or_descriptor, overwrite)], "execute_insert()")
 
     def insert_into(self, table_path_or_descriptor: Any, overwrite: bool = False) -> TablePipeline:
-        """The rows on their way into a table, for a statement set. ``overwrite``: they replace its rows."""
+        """The INSERT of these rows into a table, for a statement set. ``overwrite``:
+        they replace that table's rows."""
         return TablePipeline(self, table_path_or_descriptor, overwrite)
 
     def to_arrow(self) -> pa.Table:
@@ -83,7 +84,7 @@ class ExecutableTable:
         return polars.from_arrow(self.to_arrow())
 
     def to_changelog(self, *arguments: Any) -> NoReturn:
-        """Not there.
+        """Not supported.
 
         Raises:
             UnsupportedError: Always: there are no process table functions.
@@ -93,7 +94,7 @@ class ExecutableTable:
         )
 
     def from_changelog(self, *arguments: Any) -> NoReturn:
-        """Not there.
+        """Not supported.
 
         Raises:
             UnsupportedError: Always: there are no process table functions.
@@ -101,7 +102,7 @@ class ExecutableTable:
         raise _no_function("from_changelog", "a table whose format has changes, such as debezium-json")
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """The plans as text, as EXPLAIN prints them. ``extra_details``: what to say beside them."""
+        """The plans as text, as EXPLAIN prints them. ``extra_details``: what to print besides."""
         return self._env.explain_table(self, extra_details)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
@@ -109,7 +110,7 @@ class ExecutableTable:
         sys.stdout.write(f"{self.explain(*extra_details)}\n")
 
     def __str__(self) -> str:
-        """The name of a view of this table, for the text of a statement: ``f"SELECT * FROM {table}"``."""
+        """The name of a new view of this table, for the text of a statement: ``f"SELECT * FROM {table}"``."""
         return self._env.named(self)
 
     def __repr__(self) -> str:

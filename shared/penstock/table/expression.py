@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Expression(Numbers, Texts, Times, Collections, Aggregates):
-    """A computation: ``col``, ``lit``, calls of functions, and what operators and methods make of them.
+    """A computation: ``col``, ``lit``, the call of a function, or an operator or method on other expressions.
 
     ``col('r').x`` is the field ``x`` of a ROW. Programs get expressions from ``penstock.table.expressions``.
     """
@@ -125,14 +125,14 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
     # -- names and types ---------------------------------------------------------------------
 
     def alias(self, name: str, *extra_names: str) -> Expression:
-        """Name the column; a table function's columns have several names."""
+        """Name the column. The columns of a table function take several names."""
         return Expression(self._node, (name, *extra_names))
 
     def as_argument(self, name: str) -> Expression:
         """Give the argument of a call its name.
 
         Raises:
-            UnsupportedError: Always; no function has named arguments.
+            UnsupportedError: Always: no function has named arguments.
         """
         raise UnsupportedError(
             "as_argument: named arguments of functions",
@@ -142,21 +142,21 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
         )
 
     def cast(self, data_type: Any) -> Expression:
-        """The value as ``data_type``; an error where it has none."""
+        """The value cast to ``data_type``. A value that cannot be cast is an error."""
         return self._made(cast_node(self._node.copy(), logical_type(data_type, "of cast")))
 
     def try_cast(self, data_type: Any) -> Expression:
-        """The value as ``data_type``; NULL where it has none."""
+        """The value cast to ``data_type``; NULL if it cannot be cast."""
         return self._made(cast_node(self._node.copy(), logical_type(data_type, "of try_cast"), safe=True))
 
     @property
     def asc(self) -> Expression:
-        """For ``order_by``: the least first."""
+        """The key of ``order_by`` that puts the least value first."""
         return self._made(exp.Ordered(this=self._node.copy(), nulls_first=True))
 
     @property
     def desc(self) -> Expression:
-        """For ``order_by``: the greatest first."""
+        """The key of ``order_by`` that puts the greatest value first."""
         return self._made(exp.Ordered(this=self._node.copy(), desc=True, nulls_first=False))
 
     # -- conditions ---------------------------------------------------------------------------
@@ -192,12 +192,12 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     @property
     def is_true(self) -> Expression:
-        """Whether the condition is TRUE; NULL is not."""
+        """Whether the condition is TRUE. FALSE if the condition is NULL."""
         return self._is(exp.Boolean(this=True))
 
     @property
     def is_false(self) -> Expression:
-        """Whether the condition is FALSE; NULL is not."""
+        """Whether the condition is FALSE. FALSE if the condition is NULL."""
         return self._is(exp.Boolean(this=False))
 
     @property
@@ -211,7 +211,7 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
         return self._is(exp.Boolean(this=False), negated=True)
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression:
-        """Whether the value is one of these, or a row of a table of one column."""
+        """Whether the value is one of the elements, or a row of a table of one column."""
         if not isinstance(first_element_or_table, Expression) and hasattr(first_element_or_table, "as_query"):
             if remaining_elements:
                 raise SpecError("in_ of a table and values", expected="a table, or values", got="both")
@@ -222,18 +222,21 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
         return self._made(exp.In(this=self._node.copy(), expressions=values))
 
     def like(self, pattern: Any, escape: Any = None) -> Expression:
-        """Whether the text fits ``pattern``: ``%`` any text, ``_`` any character, ``escape`` before either: itself."""
+        """Whether the text fits ``pattern``, in which ``%`` stands for any text and ``_`` for any character.
+
+        After the character ``escape`` they stand for themselves.
+        """
         made: exp.Expression = exp.Like(this=self._node.copy(), expression=node_of(pattern))
         return self._made(made if escape is None else exp.Escape(this=made, expression=node_of(escape)))
 
     def similar(self, pattern: Any) -> Expression:
-        """Whether the text fits ``pattern``, SQL's regular expression."""
+        """Whether the text fits ``pattern``, a regular expression of SQL (SIMILAR TO)."""
         return self._made(exp.SimilarTo(this=self._node.copy(), expression=node_of(pattern)))
 
     # -- texts whose calls have words between --------------------------------------------------
 
     def concat(self, other: Any) -> Expression:
-        """This text and ``other`` behind it."""
+        """This text followed by ``other``."""
         return self._call("CONCAT", other)
 
     def _trimmed(self, side: str, character: Any) -> Expression:
@@ -241,19 +244,19 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
         return self._made(call("TRIM", [literal(side), given, self._node.copy()]))
 
     def trim_leading(self, character: Any = None) -> Expression:
-        """Without ``character`` (None: blanks) at its left."""
+        """The text without ``character`` (None: blanks) at its beginning."""
         return self._trimmed("LEADING", character)
 
     def trim_trailing(self, character: Any = None) -> Expression:
-        """Without ``character`` (None: blanks) at its right."""
+        """The text without ``character`` (None: blanks) at its end."""
         return self._trimmed("TRAILING", character)
 
     def trim(self, character: Any = None) -> Expression:
-        """Without ``character`` (None: blanks) at both ends."""
+        """The text without ``character`` (None: blanks) at both ends."""
         return self._trimmed("BOTH", character)
 
     def log(self, base: Any = None) -> Expression:
-        """The logarithm to ``base``; None: the natural one."""
+        """The logarithm to ``base``; the natural logarithm if ``base`` is None."""
         if base is None:
             return self._call("LN")
         return Expression(call("LOG", [node_of(base), self._node.copy()]))
@@ -262,7 +265,7 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     @property
     def distinct(self) -> Expression:
-        """An aggregate over different values: ``col('a').count.distinct``."""
+        """The aggregate over the distinct values of a group: ``col('a').count.distinct``."""
         node_ = self._node.copy()
         if not isinstance(node_, exp.Anonymous) or not node_.expressions:
             raise SpecError(
@@ -272,7 +275,7 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     @property
     def sum0(self) -> Expression:
-        """The sum over a group; 0 where it has no values."""
+        """The sum over a group; 0 if the group has no values."""
         return Expression(call("COALESCE", [self.sum._node, literal(0)]))
 
     def over(self, alias: Any) -> Expression:
@@ -287,28 +290,28 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     @property
     def start(self) -> Expression:
-        """Where a group window begins: ``col('w').start``."""
+        """The time at which a group window begins: ``col('w').start``."""
         return self._window_time("START")
 
     @property
     def end(self) -> Expression:
-        """Where a group window ends, the first instant behind it."""
+        """The time at which a group window ends. The window does not contain this time."""
         return self._window_time("END")
 
     @property
     def rowtime(self) -> Expression:
-        """A group window's event time, for windows over its rows."""
+        """The event time of a group window's result, for windows over the results."""
         return self._window_time("ROWTIME")
 
     @property
     def proctime(self) -> Expression:
-        """A group window's processing time."""
+        """The processing time of a group window's result."""
         return self._window_time("PROCTIME")
 
     # -- fields ---------------------------------------------------------------------------------
 
     def get(self, name_or_index: str | int) -> Expression:
-        """The field ``name_or_index`` of a ROW, by its name."""
+        """The field ``name_or_index`` of a ROW. Raises UnsupportedError unless it is a name."""
         if not isinstance(name_or_index, str):
             raise UnsupportedError(
                 "a field of a ROW by its position",
@@ -320,7 +323,7 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
 
     @property
     def flatten(self) -> Expression:
-        """The fields of a ROW, each a column, for ``select``."""
+        """The fields of a ROW, which ``select`` makes columns."""
         return self._made(Flattened(this=self._node.copy()))
 
     def at(self, index: Any) -> Expression:

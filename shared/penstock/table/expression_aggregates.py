@@ -1,4 +1,4 @@
-"""Aggregates. Methods of ``Expression``."""
+"""The methods of ``Expression`` that aggregate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Aggregates(ExpressionBase):
-    """Aggregates."""
+    """The methods that aggregate."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class Aggregates(ExpressionBase):
 
     @property
     def count(self) -> Expression:
-        """How many values of a group are not NULL."""
+        """The number of values of a group that are not NULL."""
         return self._call("COUNT")
 
     @property
@@ -51,37 +51,37 @@ class Aggregates(ExpressionBase):
         return self._call("LAST_VALUE")
 
     def list_agg(self, separator: Any = None) -> Expression:
-        """The texts of a group as one, ``separator`` (a comma) between."""
+        """The texts of a group as one text, with ``separator`` (None: a comma) between them."""
         return self._call("LISTAGG", separator)
 
     @property
     def stddev_pop(self) -> Expression:
-        """The population's standard deviation."""
+        """The standard deviation of a group that is the whole population."""
         return self._call("STDDEV_POP")
 
     @property
     def stddev_samp(self) -> Expression:
-        """The sample's standard deviation."""
+        """The standard deviation of a group that is a sample."""
         return self._call("STDDEV_SAMP")
 
     @property
     def var_pop(self) -> Expression:
-        """The population's variance."""
+        """The variance of a group that is the whole population."""
         return self._call("VAR_POP")
 
     @property
     def var_samp(self) -> Expression:
-        """The sample's variance."""
+        """The variance of a group that is a sample."""
         return self._call("VAR_SAMP")
 
     @property
     def collect(self) -> Expression:
-        """The values of a group, a MULTISET."""
+        """The values of a group as a MULTISET."""
         return self._call("COLLECT")
 
     @property
     def array_agg(self) -> Expression:
-        """The values of a group, an ARRAY."""
+        """The values of a group as an ARRAY."""
         return self._call("ARRAY_AGG")
 
     def percentile(self, percentage: Any, frequency: Any = None) -> Expression:

@@ -1,4 +1,4 @@
-"""What all parts of ``Expression`` need: a syntax tree, values as literals, calls of functions."""
+"""The base of ``Expression``: its syntax tree, Python values as literals, and calls of functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class ExpressionBase:
-    """A syntax tree of an expression. ``names``: what ``alias`` calls its columns."""
+    """An expression's syntax tree (``node``), and the names of its columns
+    that ``alias`` gave (``names``)."""
 
     __slots__ = ("_names", "_node")
 
@@ -31,7 +32,7 @@ class ExpressionBase:
         return cast("Expression", type(self)(node))
 
     def _call(self, name: str, *arguments: Any) -> Expression:
-        """``name(self, arguments)``; arguments that are None at the end are left out."""
+        """The call ``name(self, *arguments)``, without the arguments at the end that are None."""
         return self._made(call(name, [self._node.copy(), *_given(arguments)]))
 
     def _binary(self, kind: type[exp.Expression], other: Any, *, swapped: bool = False) -> Expression:
@@ -52,7 +53,7 @@ def node_of(value: Any) -> exp.Expression:
     """The syntax tree of an expression, or of a Python value as a literal.
 
     Raises:
-        SpecError: There is no literal of such a value.
+        SpecError: SQL has no literal of such a value.
     """
     if isinstance(value, ExpressionBase):
         return value._node.copy()
@@ -132,7 +133,7 @@ def _timestamp(value: dt.datetime) -> exp.Expression:
 
 
 def seconds_literal(micros: int) -> exp.Expression:
-    """An interval of so many µs."""
+    """The literal of an interval of ``micros`` µs."""
     sign, micros = ("-" if micros < 0 else ""), abs(micros)
     text = f"{sign}{micros // 1_000_000}"
     if micros % 1_000_000:
@@ -141,7 +142,7 @@ def seconds_literal(micros: int) -> exp.Expression:
 
 
 def cast_node(node: exp.Expression, type_: t.LogicalType, *, safe: bool = False) -> exp.Expression:
-    """CAST or TRY_CAST, as the parser makes it."""
+    """The node that the parser makes of CAST, or of TRY_CAST if ``safe`` is True."""
     made = TypedCast(this=node, safe=safe)
     made.meta["type"] = type_
     return made

@@ -1,4 +1,4 @@
-"""Arrays and maps. Methods of ``Expression``."""
+"""The methods of ``Expression`` for arrays and maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Collections(ExpressionBase):
-    """Arrays and maps."""
+    """The methods for arrays and maps."""
 
     __slots__ = ()
 
@@ -22,11 +22,11 @@ class Collections(ExpressionBase):
 
     @property
     def element(self) -> Expression:
-        """The only element."""
+        """The element of an array that has only one."""
         return self._call("ELEMENT")
 
     def array_append(self, addition: Any) -> Expression:
-        """With ``addition`` at its end."""
+        """The array with ``addition`` at its end."""
         return self._call("ARRAY_APPEND", addition)
 
     def array_contains(self, needle: Any) -> Expression:
@@ -34,39 +34,39 @@ class Collections(ExpressionBase):
         return self._call("ARRAY_CONTAINS", needle)
 
     def array_distinct(self) -> Expression:
-        """Without repeated elements."""
+        """The array without repeated elements."""
         return self._call("ARRAY_DISTINCT")
 
     def array_position(self, needle: Any) -> Expression:
-        """Where ``needle`` is, from 1; 0: nowhere."""
+        """The position of ``needle``, from 1; 0 if it is not an element."""
         return self._call("ARRAY_POSITION", needle)
 
     def array_prepend(self, addition: Any) -> Expression:
-        """With ``addition`` at its beginning."""
+        """The array with ``addition`` at its beginning."""
         return self._call("ARRAY_PREPEND", addition)
 
     def array_remove(self, needle: Any) -> Expression:
-        """Without the elements that equal ``needle``."""
+        """The array without the elements that equal ``needle``."""
         return self._call("ARRAY_REMOVE", needle)
 
     def array_reverse(self) -> Expression:
-        """The elements backwards."""
+        """The elements in reverse order."""
         return self._call("ARRAY_REVERSE")
 
     def array_slice(self, start_offset: Any, end_offset: Any = None) -> Expression:
-        """Elements ``start_offset`` (from 1) to ``end_offset``."""
+        """The elements from position ``start_offset`` (the first is 1) to ``end_offset``."""
         return self._call("ARRAY_SLICE", start_offset, end_offset)
 
     def array_sort(self, ascending_order: Any = None, null_first: Any = None) -> Expression:
-        """The elements in order."""
+        """The elements in sorted order."""
         return self._call("ARRAY_SORT", ascending_order, null_first)
 
     def array_union(self, array: Any) -> Expression:
-        """The elements of both, each once."""
+        """The elements of both arrays, each once."""
         return self._call("ARRAY_UNION", array)
 
     def array_concat(self, *arrays: Any) -> Expression:
-        """The elements of all, one array after the other."""
+        """The elements of all arrays, one array after the other."""
         return self._call("ARRAY_CONCAT", *arrays)
 
     def array_max(self) -> Expression:
@@ -74,7 +74,7 @@ class Collections(ExpressionBase):
         return self._call("ARRAY_MAX")
 
     def array_join(self, delimiter: Any, null_replacement: Any = None) -> Expression:
-        """The elements as one text, ``delimiter`` between."""
+        """The elements as one text, with ``delimiter`` between them."""
         return self._call("ARRAY_JOIN", delimiter, null_replacement)
 
     def array_min(self) -> Expression:
@@ -86,12 +86,12 @@ class Collections(ExpressionBase):
         return self._call("ARRAY_EXCEPT", array)
 
     def array_intersect(self, array: Any) -> Expression:
-        """The elements that are in ``array``, too."""
+        """The elements that ``array`` contains, too."""
         return self._call("ARRAY_INTERSECT", array)
 
     @property
     def map_keys(self) -> Expression:
-        """The keys, an ARRAY."""
+        """The keys as an ARRAY."""
         return self._call("MAP_KEYS")
 
     def map_union(self, *maps: Any) -> Expression:
@@ -100,10 +100,10 @@ class Collections(ExpressionBase):
 
     @property
     def map_values(self) -> Expression:
-        """The values, an ARRAY."""
+        """The values as an ARRAY."""
         return self._call("MAP_VALUES")
 
     @property
     def map_entries(self) -> Expression:
-        """The entries, an ARRAY of ROWs."""
+        """The entries as an ARRAY of ROWs."""
         return self._call("MAP_ENTRIES")

@@ -1,4 +1,4 @@
-"""Words that expressions take."""
+"""Enumerations that expressions take as arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TimePointUnit(enum.Enum):
 
 
 class JsonType(enum.Enum):
-    """What ``is_json`` asks for."""
+    """The kind of JSON that ``is_json`` asks for."""
 
     VALUE = 0
     SCALAR = 1
@@ -50,7 +50,7 @@ class JsonType(enum.Enum):
 
 
 class JsonExistsOnError(enum.Enum):
-    """What ``json_exists`` gives for a text that is no JSON."""
+    """The answer of ``json_exists`` for a text that is not JSON."""
 
     TRUE = 0
     FALSE = 1
@@ -59,7 +59,7 @@ class JsonExistsOnError(enum.Enum):
 
 
 class JsonValueOnEmptyOrError(enum.Enum):
-    """What ``json_value`` gives where there is none, or for a text that is no JSON."""
+    """The result of ``json_value`` if there is no value at the path, or if the text is not JSON."""
 
     NULL = 0
     ERROR = 1
@@ -75,7 +75,7 @@ class JsonQueryWrapper(enum.Enum):
 
 
 class JsonQueryOnEmptyOrError(enum.Enum):
-    """What ``json_query`` gives where there is nothing, or for a text that is no JSON."""
+    """The result of ``json_query`` if there is nothing at the path, or if the text is not JSON."""
 
     NULL = 0
     EMPTY_ARRAY = 1
@@ -84,7 +84,7 @@ class JsonQueryOnEmptyOrError(enum.Enum):
 
 
 class JsonOnNull(enum.Enum):
-    """What becomes of NULL in an object or array of JSON."""
+    """Whether a JSON object or array keeps a NULL or leaves it out (ABSENT)."""
 
     NULL = 0
     ABSENT = 1

@@ -1,4 +1,4 @@
-"""Numbers, comparisons with a range, and NULL. Methods of ``Expression``."""
+"""The methods of ``Expression`` for numbers, NULL, hashes and bitmaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Numbers(ExpressionBase):
-    """Numbers, comparisons with a range, and NULL."""
+    """The methods for numbers, NULL, hashes and bitmaps."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class Numbers(ExpressionBase):
 
     @property
     def sign(self) -> Expression:
-        """-1, 0 or 1."""
+        """The sign of the number: -1, 0 or 1."""
         return self._call("SIGN")
 
     @property
@@ -126,15 +126,15 @@ class Numbers(ExpressionBase):
         return self._call("UNHEX")
 
     def round(self, places: Any) -> Expression:
-        """Rounded to ``places`` digits after the point."""
+        """The number rounded to ``places`` digits after the point."""
         return self._call("ROUND", places)
 
     def truncate(self, n: Any = 0) -> Expression:
-        """Cut to ``n`` digits after the point."""
+        """The number cut to ``n`` digits after the point."""
         return self._call("TRUNCATE", n)
 
     def if_null(self, null_replacement: Any) -> Expression:
-        """This value, or ``null_replacement`` where it is NULL."""
+        """This value, or ``null_replacement`` if this value is NULL."""
         return self._call("IFNULL", null_replacement)
 
     def sha2(self, hash_length: Any) -> Expression:

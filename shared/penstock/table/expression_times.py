@@ -1,4 +1,4 @@
-"""Times, intervals and JSON. Methods of ``Expression``."""
+"""The methods of ``Expression`` for times, intervals and JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WRAPPERS = {
 
 
 class Times(ExpressionBase):
-    """Times, intervals and JSON."""
+    """The methods for times, intervals and JSON."""
 
     __slots__ = ()
 
@@ -57,11 +57,11 @@ class Times(ExpressionBase):
         return self._made(call("EXTRACT", [_unit(time_interval_unit), self._node.copy()]))
 
     def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression:
-        """The whole number below; of a time, the beginning of its ``time_interval_unit``."""
+        """The number rounded down; for a time, the beginning of its ``time_interval_unit``."""
         return self._rounded("FLOOR", time_interval_unit)
 
     def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression:
-        """The whole number above; of a time, the beginning of its next ``time_interval_unit``."""
+        """The number rounded up; for a time, rounded up to the beginning of a ``time_interval_unit``."""
         return self._rounded("CEIL", time_interval_unit)
 
     def _rounded(self, name: str, unit: TimeIntervalUnit | None) -> Expression:
@@ -69,7 +69,8 @@ class Times(ExpressionBase):
         return self._made(call(name, [self._node.copy(), *units]))
 
     def _interval(self, unit: str, factor: Decimal = Decimal(1)) -> Expression:
-        """So many units. A literal becomes INTERVAL '…' unit, anything else is multiplied."""
+        """An interval of this number of units. A literal becomes INTERVAL '…' unit. Another expression is
+        multiplied by one unit."""
         node, negative = self._node, False
         if isinstance(node, exp.Neg):
             node, negative = node.this, True
@@ -82,47 +83,47 @@ class Times(ExpressionBase):
 
     @property
     def year(self) -> Expression:
-        """So many years."""
+        """An interval of this number of years."""
         return self._interval("YEAR")
 
     @property
     def quarter(self) -> Expression:
-        """So many quarters of a year."""
+        """An interval of this number of quarters of a year."""
         return self._interval("MONTH", Decimal(3))
 
     @property
     def month(self) -> Expression:
-        """So many months."""
+        """An interval of this number of months."""
         return self._interval("MONTH")
 
     @property
     def week(self) -> Expression:
-        """So many weeks."""
+        """An interval of this number of weeks."""
         return self._interval("DAY", Decimal(7))
 
     @property
     def day(self) -> Expression:
-        """So many days."""
+        """An interval of this number of days."""
         return self._interval("DAY")
 
     @property
     def hour(self) -> Expression:
-        """So many hours."""
+        """An interval of this number of hours."""
         return self._interval("HOUR")
 
     @property
     def minute(self) -> Expression:
-        """So many minutes."""
+        """An interval of this number of minutes."""
         return self._interval("MINUTE")
 
     @property
     def second(self) -> Expression:
-        """So many seconds."""
+        """An interval of this number of seconds."""
         return self._interval("SECOND")
 
     @property
     def milli(self) -> Expression:
-        """So many milliseconds."""
+        """An interval of this number of milliseconds."""
         return self._interval("SECOND", Decimal("0.001"))
 
     years, quarters, months, weeks, days = year, quarter, month, week, day
@@ -136,7 +137,8 @@ class Times(ExpressionBase):
         return self._made(exp.Is(this=self._node.copy(), expression=exp.JSON(this=kind)))
 
     def json_exists(self, path: Any, on_error: JsonExistsOnError | None = None) -> Expression:
-        """Whether ``path`` is there. ``on_error``: the answer for a text that is no JSON; None: FALSE."""
+        """Whether there is a value at ``path``. ``on_error``: the answer for a text
+        that is not JSON; None: FALSE."""
         options = {} if on_error is None else {"on_error": (on_error.name, None)}
         return self._json("JSON_EXISTS", path, options)
 
@@ -152,12 +154,12 @@ class Times(ExpressionBase):
         """The value at ``path``.
 
         Args:
-            path: Such as ``$.a.b``.
-            returning_type: Its type. None: STRING.
-            on_empty: What is given where nothing is at ``path``.
-            default_on_empty: The value of DEFAULT there.
-            on_error: What is given for a text that is no JSON.
-            default_on_error: The value of DEFAULT there.
+            path: A path of JSON, such as ``$.a.b``.
+            returning_type: The type of the value. None: STRING.
+            on_empty: The result if there is no value at ``path``.
+            default_on_empty: The value that DEFAULT of ``on_empty`` gives.
+            on_error: The result for a text that is not JSON.
+            default_on_error: The value that DEFAULT of ``on_error`` gives.
         """
         options: dict[str, Any] = {}
         if returning_type is not None:
@@ -181,10 +183,10 @@ class Times(ExpressionBase):
         """The object or array at ``path``, as a text of JSON.
 
         Args:
-            path: Such as ``$.a.b``.
-            wrapping_behavior: Whether it is put into an array.
-            on_empty: What is given where nothing is at ``path``.
-            on_error: What is given for a text that is no JSON.
+            path: A path of JSON, such as ``$.a.b``.
+            wrapping_behavior: Whether the result is put into an array.
+            on_empty: The result if there is nothing at ``path``.
+            on_error: The result for a text that is not JSON.
         """
         options: dict[str, Any] = {}
         if wrapping_behavior is not JsonQueryWrapper.WITHOUT_ARRAY:

@@ -78,7 +78,7 @@ def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression:
 
 
 def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression:
-    """Whether one of the conditions is TRUE."""
+    """Whether at least one of the conditions is TRUE."""
     return reduce(lambda a, b: a | b, (predicate1, *predicates), _expression(predicate0))
 
 
@@ -92,22 +92,22 @@ def _expression(value: Any) -> Expression:
 
 
 def current_database() -> Expression:
-    """The name of the database."""
+    """The name of the default database."""
     return lit("default_database")
 
 
 def current_date() -> Expression:
-    """Today, in the session's zone."""
+    """The current date in the session's time zone."""
     return _call("CURRENT_DATE")
 
 
 def current_time() -> Expression:
-    """The time of day, in the session's zone."""
+    """The current time of day in the session's time zone."""
     return _call("CURRENT_TIME")
 
 
 def current_timestamp() -> Expression:
-    """Now, a TIMESTAMP_LTZ."""
+    """The current point in time, a TIMESTAMP_LTZ."""
     return _call("CURRENT_TIMESTAMP")
 
 
@@ -117,41 +117,42 @@ def current_watermark(rowtimeAttribute: Any) -> Expression:
 
 
 def local_time() -> Expression:
-    """The time of day, in the session's zone."""
+    """The current time of day in the session's time zone."""
     return _call("LOCALTIME")
 
 
 def local_timestamp() -> Expression:
-    """Now in the session's zone, a TIMESTAMP."""
+    """The current time in the session's time zone, a TIMESTAMP."""
     return _call("LOCALTIMESTAMP")
 
 
 def to_date(date_str: Any, format: Any = None) -> Expression:
-    """A text as a DATE. ``format``: Java's pattern; None: yyyy-MM-dd."""
+    """A text as a DATE. ``format``: a pattern in Java's form; None: yyyy-MM-dd."""
     return _call("TO_DATE", date_str, format)
 
 
 def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression:
-    """A text as a TIMESTAMP. ``format``: Java's pattern; None: yyyy-MM-dd HH:mm:ss."""
+    """A text as a TIMESTAMP. ``format``: a pattern in Java's form; None: yyyy-MM-dd HH:mm:ss."""
     return _call("TO_TIMESTAMP", timestamp_str, format)
 
 
 def to_timestamp_ltz(*args: Any) -> Expression:
-    """A number since the epoch with its precision, or a text with its pattern and zone, as a TIMESTAMP_LTZ."""
+    """A TIMESTAMP_LTZ of a number since the epoch and its precision, or of a
+    text, its pattern and its zone."""
     return _call("TO_TIMESTAMP_LTZ", *args)
 
 
 def temporal_overlaps(
     left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
 ) -> Expression:
-    """Whether two spans overlap; each is a time, and another one or an interval."""
+    """Whether two spans of time overlap. Each is a time, and another time or an interval."""
     left = exp.Tuple(expressions=[node_of(left_time_point), node_of(left_temporal)])
     right = exp.Tuple(expressions=[node_of(right_time_point), node_of(right_temporal)])
     return Expression(exp.Overlaps(this=left, expression=right))
 
 
 def date_format(timestamp: Any, format: Any) -> Expression:
-    """A time as a text of Java's pattern ``format``."""
+    """A time as a text. ``format``: a pattern in Java's form."""
     return _call("DATE_FORMAT", timestamp, format)
 
 
@@ -161,17 +162,18 @@ def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2
 
 
 def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression:
-    """A text's time in the zone ``tz_from`` as one in ``tz_to``."""
+    """The time that a text names in the time zone ``tz_from``, as a text in the time zone ``tz_to``."""
     return _call("CONVERT_TZ", date_str, tz_from, tz_to)
 
 
 def from_unixtime(unixtime: Any, format: Any = None) -> Expression:
-    """Seconds since the epoch as a text. ``format``: Java's pattern."""
+    """Seconds since the epoch as a text. ``format``: a pattern in Java's form."""
     return _call("FROM_UNIXTIME", unixtime, format)
 
 
 def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression:
-    """A text's seconds since the epoch; without one, now. ``format``: Java's pattern."""
+    """Seconds from the epoch to a text's time, or to now without a text.
+    ``format``: a pattern in Java's form."""
     return _call("UNIX_TIMESTAMP", date_str, format)
 
 
@@ -186,7 +188,7 @@ def row(head: Any, *tail: Any) -> Expression:
 
 
 def map_(key: Any, value: Any, *tail: Any) -> Expression:
-    """A MAP of keys and values, in turn."""
+    """A MAP of alternating keys and values."""
     return Expression(call_node("MAP", [node_of(v) for v in (key, value, *tail)]))
 
 
@@ -223,7 +225,7 @@ def object_of(class_name: str, *args: Any) -> NoReturn:
 
 
 def row_interval(rows: int) -> Expression:
-    """So many rows, for the frame of an OVER window."""
+    """A distance of ``rows`` rows, for the frame of an OVER window."""
     if not isinstance(rows, int) or rows < 0:
         raise SpecError("row_interval takes a number of rows", expected="0 or more", got=repr(rows))
     return Expression(RowCount(this=rows))
@@ -245,7 +247,7 @@ def rand(seed: Any = None) -> Expression:
 
 
 def rand_integer(bound: Any, seed: Any = None) -> Expression:
-    """A random whole number from 0 to below ``bound``."""
+    """A random whole number, at least 0 and below ``bound``."""
     return _call("RAND_INTEGER", bound) if seed is None else _call("RAND_INTEGER", seed, bound)
 
 
@@ -255,17 +257,17 @@ def atan2(y: Any, x: Any) -> Expression:
 
 
 def negative(v: Any) -> Expression:
-    """``-v``"""
+    """The number ``-v``."""
     return -_expression(v)
 
 
 def concat(first: Any, *others: Any) -> Expression:
-    """The texts, one behind the other."""
+    """The texts as one text, one after the other."""
     return _call("CONCAT", first, *others)
 
 
 def concat_ws(separator: Any, first: Any, *others: Any) -> Expression:
-    """The texts, ``separator`` between."""
+    """The texts as one text, with ``separator`` between them."""
     return _call("CONCAT_WS", separator, first, *others)
 
 
@@ -275,17 +277,17 @@ def uuid() -> Expression:
 
 
 def null_of(data_type: Any) -> Expression:
-    """NULL of a type."""
+    """NULL of the type ``data_type``."""
     return Expression(cast_node(exp.Null(), logical_type(data_type, "of null_of")))
 
 
 def log(v: Any, base: Any = None) -> Expression:
-    """The logarithm of ``v`` to ``base``; None: the natural one."""
+    """The logarithm of ``v`` to ``base``; the natural logarithm if ``base`` is None."""
     return _expression(v).log(base)
 
 
 def source_watermark() -> Expression:
-    """In a ``Schema``: the watermarks that a stream has already."""
+    """The watermarks that a stream has already. The engine has no such function: the query is refused."""
     return _call("SOURCE_WATERMARK")
 
 
@@ -309,12 +311,12 @@ def _choice(given: tuple[Any, ...], *, without: bool) -> Expression:
 
 
 def with_columns(head: Any, *tails: Any) -> Expression:
-    """These columns: ``col('a')``, names, ``range_(…)``, positions from 1."""
+    """The given columns: ``col('a')``, names, ``range_(…)`` or positions from 1."""
     return _choice((head, *tails), without=False)
 
 
 def without_columns(head: Any, *tails: Any) -> Expression:
-    """All columns but these."""
+    """All columns but the given ones."""
     return _choice((head, *tails), without=True)
 
 
@@ -335,7 +337,7 @@ def _json(name: str, on_null: JsonOnNull, given: tuple[Any, ...]) -> Expression:
 
 
 def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: Any) -> Expression:
-    """An object of JSON of keys and values, in turn."""
+    """An object of JSON of alternating keys and values."""
     return _json("JSON_OBJECT", on_null, args)
 
 
@@ -355,17 +357,17 @@ def json_array_agg(on_null: JsonOnNull, item_expr: Any) -> Expression:
 
 
 def lag(expr: Any, offset: int = 1, default: Any = None) -> Expression:
-    """The value ``offset`` rows before, in an OVER window; ``default`` where there is none."""
+    """The value ``offset`` rows before this row in an OVER window; ``default`` if there is no such row."""
     return _call("LAG", expr, offset, default)
 
 
 def lead(expr: Any, offset: int = 1, default: Any = None) -> Expression:
-    """The value ``offset`` rows behind, in an OVER window; ``default`` where there is none."""
+    """The value ``offset`` rows after this row in an OVER window; ``default`` if there is no such row."""
     return _call("LEAD", expr, offset, default)
 
 
 def call(f: Any, *args: Any) -> Expression:
-    """A call of a function: one of SQL or of the catalog by its name, or what ``udf``, ``udtf``, ``udaf`` made."""
+    """A call of a function: the name of one that SQL knows, or a result of ``udf``, ``udtf`` or ``udaf``."""
     if isinstance(f, str):
         return Expression(call_node(path_name(f), [node_of(v) for v in args]))
     if callable(f):
@@ -378,7 +380,7 @@ def call(f: Any, *args: Any) -> Expression:
 
 
 def call_sql(sql_expression: str) -> Expression:
-    """A scalar expression of SQL as text: ``call_sql('a + UPPER(b)')``."""
+    """The scalar expression that SQL text gives: ``call_sql('a + UPPER(b)')``."""
     statements = parse_script(f"SELECT {sql_expression}")
     query = getattr(statements[0], "query", None)
     only = isinstance(query, exp.Select) and {k for k, v in query.args.items() if v} == {"expressions"}
@@ -386,7 +388,7 @@ def call_sql(sql_expression: str) -> Expression:
         raise SpecError("not one expression", expected="one expression of SQL", got=sql_expression)
     found = query.expressions[0].copy()  # type: ignore[union-attr]
     for part in found.walk():
-        part.meta.pop("start", None)  # its places are those of another text
+        part.meta.pop("start", None)  # the positions are those of another text
     if isinstance(found, exp.Alias):
         return Expression(found.this, (found.alias,))
     return Expression(found)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.table.table import Table
     from penstock.table.windows import GroupWindow, OverWindow
 
-#: The column of an aggregate that gives a ROW, before its fields are columns.
+#: The name of the column that holds a function's ROW, until the ROW's fields become columns.
 RECORD = "$record"
 
 
@@ -31,7 +31,7 @@ class GroupedTable:
         self._table, self._keys = _with_named_keys(table, keys)
 
     def select(self, *fields: Expression) -> Table:
-        """A row for each group: keys, aggregates, and times of the window."""
+        """A table with a row for each group: keys, aggregates, and times of the window."""
         return self._selected(fields, "select")
 
     def _selected(self, fields: tuple[Any, ...], what: str) -> Table:
@@ -44,14 +44,14 @@ class GroupedTable:
         return self._table._queried(what, exp.Select(expressions=items, **group))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """One aggregate function, whose ROW becomes columns: ``select`` follows.
+        """Apply one aggregate function, whose ROW becomes columns: ``select`` follows.
 
-        ``func``: what ``udaf`` made, over whole rows, or a call of it.
+        ``func``: a result of ``udaf``, which then gets whole rows, or a call of one.
         """
         return AggregatedTable(self, func)
 
     def flat_aggregate(self, func: Any) -> NoReturn:
-        """Not there.
+        """Not supported.
 
         Raises:
             UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
@@ -68,7 +68,7 @@ class AggregatedTable:
         self._func = func
 
     def select(self, *fields: Expression) -> Table:
-        """A row for each group: its keys and the columns of the aggregate."""
+        """A table with a row for each group: its keys and the columns of the aggregate."""
         from penstock.table.expressions import col
 
         grouped, window = self._grouped, self._grouped._window
@@ -90,7 +90,7 @@ class AggregatedTable:
 
 
 def _from_columns(field: Any, window: str) -> Any:
-    """The times of a window as columns that an inner query has."""
+    """The expression with the times of a window replaced by the columns in which an inner query has them."""
     from penstock.table.expression import Expression
     from penstock.table.marks import WindowTime
 
@@ -104,7 +104,7 @@ def _from_columns(field: Any, window: str) -> Any:
 
 
 def over_rows(table: Table, func: Any) -> tuple[Expression, tuple[str, ...]]:
-    """The call of ``func``, with a whole row where it has no arguments yet; the names of its columns."""
+    """The call of ``func``, and the names of its columns. A function without arguments gets the whole row."""
     from penstock.table.expression import Expression
     from penstock.table.expressions import col, row
     from penstock.table.types import DataType
@@ -125,7 +125,7 @@ def over_rows(table: Table, func: Any) -> tuple[Expression, tuple[str, ...]]:
 
 
 def unpack(table: Table, names: tuple[str, ...]) -> Table:
-    """The fields of the column RECORD as columns in its place."""
+    """The table with the fields of the column RECORD as columns in its place."""
     from penstock.table.expressions import col
 
     index = table._schema.names.index(RECORD)
@@ -145,7 +145,7 @@ def unpack(table: Table, names: tuple[str, ...]) -> Table:
 
 
 def _with_named_keys(table: Table, keys: tuple[Expression, ...]) -> tuple[Table, tuple[Expression, ...]]:
-    """Keys with a name of their own become columns first, so that ``select`` finds them."""
+    """The table with a column for each key that ``alias`` named, so that ``select`` finds it; the keys."""
     from penstock.table.expressions import col
 
     named = [key for key in keys if expression(key, "group_by")._names]

@@ -1,4 +1,4 @@
-"""Joins with the rows of a table function."""
+"""Joins of a table with the rows of a table function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.table.expression import Expression
     from penstock.table.table import Table
 
-#: The name of the function's rows beside the table's.
+#: The alias of the function's rows in the join.
 ROWS = "$rows"
 
 
@@ -31,15 +31,15 @@ def lateral_join(
     left: bool,
     apart: bool = False,
 ) -> Table:
-    """``table`` joined with a table function's rows.
+    """``table`` joined with the rows of a table function.
 
     Args:
-        table: The rows.
-        call: The method, for errors.
+        table: The left side of the join.
+        call: The method's name, for errors.
         function_call: The function's call, perhaps with names for its columns.
         predicate: A condition on both.
-        left: Rows without any of the function are kept.
-        apart: The function's columns may have names that the table has: they get other ones.
+        left: Keep rows for which the function gives none.
+        apart: The function's columns may have names that the table has, too. Such columns get other names.
     """
     made, given_names = over_rows(table, function_call)
     given = made.alias(*given_names) if given_names else made

@@ -1,4 +1,4 @@
-"""Results on a screen as Flink's client draws them."""
+"""Prints results as Flink's client does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-#: A column is at most so wide; the rest of a longer value is cut.
+#: The greatest width of a column, in columns of a terminal. A longer value is cut.
 MAX_WIDTH = 30
 _CUT = "..."
 
@@ -24,8 +24,8 @@ def table_lines(
     Args:
         schema: The columns.
         rows: The rows; those of a changelog have ``get_row_kind()``.
-        changelog: True: a column ``op`` in front and widths by type, so that lines go out before all rows are
-            there. False: widths by content.
+        changelog: True: there is a column ``op`` in front, and widths follow types, so that a line can be
+            printed before all rows are there. False: widths follow contents.
         zone: The session's time zone.
     """
     names, types = schema.names, schema.types
@@ -77,7 +77,7 @@ def _fitted(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: East Asian characters take two."""
+    """The width in columns of a terminal. A wide East Asian character takes two."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 

@@ -1,4 +1,4 @@
-"""``TableResult``: what a statement gave, or the rows of its job as they come."""
+"""``TableResult``: the rows that a statement gave, or the rows of its job as they come."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ResolvedSchema:
         return [DataType(x) for x in self.logical.types]
 
     def get_column_count(self) -> int:
-        """Number of the columns."""
+        """The number of columns."""
         return len(self.logical)
 
     get_field_names, get_field_data_types, get_field_count = (
@@ -79,14 +79,14 @@ class ResolvedSchema:
 
 
 class TableResult:
-    """The result of a statement. Environments make it: of rows that are there, or of a job.
+    """The result of a statement: rows that are complete, or a job. Environments make results.
 
     Args:
         schema: Columns of the rows.
-        kind: Whether the rows say more than OK.
-        rows: The rows, where no job makes them.
+        kind: Whether the rows hold more than the word OK.
+        rows: The rows, unless a job gives them.
         client: The job, if there is one.
-        selects: Whether the rows are the job's.
+        selects: Whether the job gives the rows.
         config: The session's configuration.
         changelog: Whether rows are printed with their kind.
     """
@@ -113,7 +113,7 @@ class TableResult:
         self._first: list[Batch] = []
 
     def get_job_client(self) -> JobClient | None:
-        """The job; None where the statement starts none."""
+        """The client of the job; None if the statement starts no job."""
         return self._client
 
     def get_resolved_schema(self) -> ResolvedSchema:
@@ -123,17 +123,19 @@ class TableResult:
     get_table_schema = get_schema = get_resolved_schema
 
     def get_result_kind(self) -> ResultKind:
-        """SUCCESS: the row says OK; SUCCESS_WITH_CONTENT: the rows say something."""
+        """SUCCESS if the only row says OK; SUCCESS_WITH_CONTENT if the rows hold a result."""
         return self._kind
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Until the first row of a query is there, or the job of an INSERT is over.
+        """Wait for the first row of a query, or for the end of the job of an INSERT.
 
         Args:
-            timeout_ms: Wait at most so long, ms. None: as long as it takes.
+            timeout_ms: The longest wait, ms; for an INSERT only. None: there is no limit.
 
         Raises:
-            PenstockError: The job failed, with its own error; ExternalError if the time is over.
+            PenstockError: The job failed; this is its error.
+            ExternalError: The job has not ended within ``timeout_ms``.
+            UnsupportedError: ``timeout_ms`` was given for a query.
         """
         if self._client is None:
             return
@@ -173,7 +175,7 @@ class TableResult:
         return CloseableIterator(self._rows(self._batches), self._cancelled)
 
     def _cancelled(self) -> None:
-        """The rows were asked for, and none was taken."""
+        """Cancels the job of rows that were requested and of which none was read."""
         if self._client is not None and self._client.get_job_status() not in TERMINAL:
             self._client.cancel()
 
@@ -193,7 +195,8 @@ class TableResult:
             yield from chain(self._first, batches)
 
     def print(self) -> None:
-        """Print the rows as a table. Of a query without an end: until it is interrupted."""
+        """Print the rows as a table. The rows of an unbounded query are printed
+        until the program is interrupted."""
         zone = LOCAL_TIME_ZONE.read(self._config)
         with self.collect() as rows:
             for line in table_lines(self._schema, rows, changelog=self._changelog, zone=zone):
@@ -202,4 +205,4 @@ class TableResult:
 
 
 def _nothing() -> None:
-    """There is no job to cancel."""
+    """Does nothing: complete rows have no job to cancel."""

@@ -1,4 +1,4 @@
-"""Rows of a result, each with what it means in a changelog."""
+"""The rows of a result, each with its row kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements run: what they give at once, or the job that they start."""
+"""Runs statements, and makes their results: rows at once, or the job that a statement starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OK = t.Schema((t.Field("result", t.VarCharType()),))
 
 
 def run_statement(session: SqlSession, statement: st.Statement) -> TableResult:
-    """Run a parsed statement. A job runs on when the function returns."""
+    """Run a parsed statement. A job that it starts continues after the function returns."""
     result = session.run(statement)
     if result.job is not None:
         return started(result.job, session.config, _sinks(statement))
@@ -83,7 +83,7 @@ def started(job: PlannedJob, config: Mapping[str, str], sinks: Sequence[str]) ->
 def explained_statement(
     session: SqlSession, statement: st.Statement, details: Sequence[ExplainDetail]
 ) -> str:
-    """The plans of a statement. SqlError for one that has none."""
+    """The plans of a statement. Raises SqlError for a statement that has none."""
     if isinstance(statement, st.Explain):
         statement = statement.statement
     if not isinstance(statement, (st.Insert, st.Query, st.StatementSet, st.ExecutePlan)):

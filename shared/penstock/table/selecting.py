@@ -1,4 +1,4 @@
-"""What a program selects as the list of a SELECT: rules become columns, columns get Flink's names."""
+"""Makes a SELECT list of what a program selects: rules become columns, and columns get Flink's names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Item = tuple[str | None, exp.Expression]
 
 
 def expression(value: Any, what: str) -> Expression:
-    """``value``, if it is an expression."""
+    """``value``, which must be an expression. Raises SpecError, which names ``what``, if it is not."""
     if isinstance(value, Expression):
         return value
     raise SpecError(
@@ -41,7 +41,7 @@ class Selecting:
     """Makes syntax trees of expressions over one table.
 
     Args:
-        schema: Its columns.
+        schema: The table's columns.
         functions: The session's functions.
         inline: Registers a function object and gives its name.
         window: The group window whose times may be asked for.
@@ -87,7 +87,7 @@ class Selecting:
         window, named, kind = self._window, node.this, node.args["kind"]
         if window is not None and isinstance(named, exp.Column) and named.name == window.name:
             return window.call(kind)
-        if isinstance(named, exp.Column):  # a field of a ROW that is called so
+        if isinstance(named, exp.Column):  # a field of a ROW that has this name
             return _path([named.name, str(kind).lower()])
         raise SpecError(
             f"{str(kind).lower()} of what is no window",
@@ -98,7 +98,8 @@ class Selecting:
     # -- lists -------------------------------------------------------------------------------
 
     def items(self, fields: Iterable[Any], what: str) -> list[Item]:
-        """A SELECT list: rules as their columns, names where a program gives them."""
+        """A SELECT list: the columns that rules choose, and other expressions
+        with the names that they have."""
         out: list[Item] = []
         for field in fields:
             given = expression(field, what)
@@ -191,7 +192,8 @@ class Selecting:
     # -- names -------------------------------------------------------------------------------
 
     def named(self, items: Sequence[Item]) -> list[exp.Expression]:
-        """The list with Flink's names: ``EXPR$n`` for aggregates and window times, ``_cn`` for others."""
+        """The list with Flink's names for nameless items: ``EXPR$n``
+        (aggregates, window times) or ``_cn``."""
         counted: list[exp.Expression] = []
         for _, node in items:
             for part in self._counted(node):
@@ -225,7 +227,7 @@ def _is_time_of(node: exp.Expression, window: GroupWindow) -> bool:
 
 
 def _path(parts: Sequence[str]) -> exp.Expression:
-    """``a.b.c`` as the parser makes it."""
+    """The node that the parser makes of ``a.b.c``."""
     if len(parts) == 1:
         return column(parts[0])
     node: exp.Expression = column(parts[0], parts[1])
@@ -235,7 +237,7 @@ def _path(parts: Sequence[str]) -> exp.Expression:
 
 
 def refuse_rows(value: Any) -> None:
-    """UnsupportedError for a table aggregate function."""
+    """Raise UnsupportedError for a table aggregate function."""
     raise UnsupportedError(
         "flat_aggregate: a table aggregate function",
         expected="an aggregate function that gives one row",

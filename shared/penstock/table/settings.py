@@ -1,4 +1,4 @@
-"""How a table environment runs: ``EnvironmentSettings``, ``TableConfig``, and the small words of the API."""
+"""The settings of a table environment: ``EnvironmentSettings``, ``TableConfig`` and enumerations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RUNTIME_MODE_KEY = "execution.runtime-mode"
 
 
 class ResultKind(enum.Enum):
-    """What a ``TableResult`` holds: SUCCESS, the word OK alone; SUCCESS_WITH_CONTENT, rows."""
+    """The content of a ``TableResult``: SUCCESS for the word OK alone, SUCCESS_WITH_CONTENT for rows."""
 
     SUCCESS = 0
     SUCCESS_WITH_CONTENT = 1
 
 
 class ExplainDetail(enum.Enum):
-    """What EXPLAIN says beside the plans."""
+    """What EXPLAIN prints besides the plans."""
 
     ESTIMATED_COST = 0
     CHANGELOG_MODE = 1
@@ -33,7 +33,7 @@ class ExplainDetail(enum.Enum):
 
 
 class SqlDialect(enum.Enum):
-    """The language of ``execute_sql``: Flink's own."""
+    """The SQL dialect of ``execute_sql``. Only DEFAULT, Flink's own, is supported."""
 
     DEFAULT = 0
     HIVE = 1
@@ -50,34 +50,35 @@ class EnvironmentSettings:
             self._config: dict[str, str] = {RUNTIME_MODE_KEY: "STREAMING"}
 
         def with_configuration(self, config: Any) -> EnvironmentSettings.Builder:
-            """Take the keys of ``config``, a dictionary or a Configuration."""
+            """Add the keys and values of ``config``, a dictionary or a Configuration."""
             self._config.update(configuration_texts(config))
             return self
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
-            """Results are changelogs and come as rows do."""
+            """Choose the streaming mode: a result is a changelog, and its
+            rows come while sources give rows."""
             self._config[RUNTIME_MODE_KEY] = "STREAMING"
             return self
 
         def in_batch_mode(self) -> EnvironmentSettings.Builder:
-            """All sources are bounded; results are final."""
+            """Choose the batch mode: all sources are bounded, and a result has final rows only."""
             self._config[RUNTIME_MODE_KEY] = "BATCH"
             return self
 
         def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
-            """Name the catalog. There is one: ``default_catalog``.
+            """Name the built-in catalog. Its name is always ``default_catalog``.
 
             Raises:
-                UnsupportedError: Another name.
+                UnsupportedError: The name is another one.
             """
             _only("catalog", built_in_catalog_name, "default_catalog")
             return self
 
         def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
-            """Name the database. There is one: ``default_database``.
+            """Name the built-in database. Its name is always ``default_database``.
 
             Raises:
-                UnsupportedError: Another name.
+                UnsupportedError: The name is another one.
             """
             _only("database", built_in_database_name, "default_database")
             return self
@@ -90,11 +91,11 @@ class EnvironmentSettings:
         self._config = dict(config)
 
     def get_built_in_catalog_name(self) -> str:
-        """``default_catalog``"""
+        """The name of the built-in catalog, ``default_catalog``."""
         return "default_catalog"
 
     def get_built_in_database_name(self) -> str:
-        """``default_database``"""
+        """The name of the built-in database, ``default_database``."""
         return "default_database"
 
     def is_streaming_mode(self) -> bool:
@@ -107,7 +108,7 @@ class EnvironmentSettings:
 
     @staticmethod
     def new_instance() -> EnvironmentSettings.Builder:
-        """A builder; streaming unless told."""
+        """A builder of settings. The streaming mode is the default."""
         return EnvironmentSettings.Builder()
 
     @staticmethod
@@ -122,7 +123,7 @@ class EnvironmentSettings:
 
 
 def configuration_texts(config: Any) -> dict[str, str]:
-    """The keys of a dictionary or of a Configuration."""
+    """The keys and values of a dictionary or Configuration, as texts. Raises SpecError for another object."""
     to_dict = getattr(config, "to_dict", None)
     found = config if isinstance(config, dict) else to_dict() if to_dict is not None else None
     if not isinstance(found, dict):
@@ -162,7 +163,7 @@ class TableConfig:
         return self
 
     def add_configuration(self, configuration: Any) -> None:
-        """Take all keys of ``configuration``, a dictionary or a Configuration."""
+        """Set all keys of ``configuration``, a dictionary or a Configuration."""
         for key, value in configuration_texts(configuration).items():
             self.set(key, value)
 
@@ -179,14 +180,14 @@ class TableConfig:
         self.set(LOCAL_TIME_ZONE.key, timezone_id)
 
     def get_sql_dialect(self) -> SqlDialect:
-        """Flink's own."""
+        """The SQL dialect, which is always Flink's own."""
         return SqlDialect.DEFAULT
 
     def set_sql_dialect(self, sql_dialect: SqlDialect) -> None:
-        """Flink's own is the only one.
+        """Set the SQL dialect. Flink's own is the only one.
 
         Raises:
-            UnsupportedError: Another dialect.
+            UnsupportedError: The dialect is another one.
         """
         if getattr(sql_dialect, "name", sql_dialect) != "DEFAULT":
             raise UnsupportedError(
@@ -200,5 +201,5 @@ class TableConfig:
         self.set("table.exec.state.ttl", f"{duration_us(duration, 'duration') // 1000} ms")
 
     def get_idle_state_retention(self) -> str:
-        """How long unused state is kept, as it was set; ``0 ms``: for ever."""
+        """The time for which unused state is kept, as it was set. ``0 ms`` means for ever."""
         return self.get("table.exec.state.ttl", "0 ms")

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class TablePipeline:
-    """A table on its way into another one. ``Table.insert_into`` makes it."""
+    """An INSERT of one table into another. ``Table.insert_into`` makes it."""
 
     def __init__(self, table: ExecutableTable, target: Any, overwrite: bool) -> None:
         self.insert = (table, target, overwrite)
 
     def execute(self) -> TableResult:
-        """Run it."""
+        """Run the INSERT."""
         table, target, overwrite = self.insert
         return table.execute_insert(target, overwrite)
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """The plans."""
+        """The plans of the INSERT. ``extra_details``: what to print besides."""
         table = self.insert[0]
         return table._env.create_statement_set().add(self).explain(*extra_details)
 
 
 class StatementSet:
-    """INSERTs that run as one job, which reads what they share once.
+    """INSERTs that run as one job, which reads the parts that they share once.
 
     Programs get it from ``TableEnvironment.create_statement_set`` (``env``).
     """
@@ -46,7 +46,7 @@ class StatementSet:
         self._inserts: list[st.Insert] = []
 
     def add(self, table_pipeline: TablePipeline) -> StatementSet:
-        """Add what ``Table.insert_into`` made."""
+        """Add an INSERT that ``Table.insert_into`` made."""
         self._inserts.append(self._env.insert_of(*table_pipeline.insert, "add()"))
         return self
 
@@ -54,7 +54,7 @@ class StatementSet:
         """Add an INSERT as text.
 
         Raises:
-            SqlError: The text is no INSERT.
+            SqlError: The text is not an INSERT.
         """
         statement = self._env.one_statement(stmt)
         if not isinstance(statement, st.Insert):
@@ -70,7 +70,8 @@ class StatementSet:
     def add_insert(
         self, target_path_or_descriptor: Any, table: Table, overwrite: bool = False
     ) -> StatementSet:
-        """Add a table's rows into another one. ``overwrite``: they replace its rows."""
+        """Add an INSERT of ``table`` into another table. ``overwrite``: the
+        rows replace that table's rows."""
         self._inserts.append(self._env.insert_of(table, target_path_or_descriptor, overwrite, "add_insert()"))
         return self
 
@@ -78,17 +79,17 @@ class StatementSet:
         return st.StatementSet(tuple(self._inserts), CallPosition(text=here(call)))
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """The plans. ``extra_details``: what to say beside them."""
+        """The plans of the INSERTs. ``extra_details``: what to print besides."""
         return self._env.explain_statement(self._statement("explain()"), extra_details)
 
     def execute(self) -> TableResult:
-        """Run the INSERTs as one job; the set is empty behind it."""
+        """Run the INSERTs as one job. The set is empty afterwards."""
         statement = self._statement("execute()")
         self._inserts = []
         return self._env.run(statement)
 
     def attach_as_datastream(self) -> NoReturn:
-        """Not there.
+        """Not supported.
 
         Raises:
             UnsupportedError: Always.
@@ -100,10 +101,10 @@ class StatementSet:
         )
 
     def compile_plan(self) -> NoReturn:
-        """Not there as a method.
+        """Not supported as a method.
 
         Raises:
-            UnsupportedError: Always; the statement is there.
+            UnsupportedError: Always: COMPILE PLAN is a statement.
         """
         raise UnsupportedError(
             "compile_plan()",

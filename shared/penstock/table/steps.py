@@ -1,7 +1,8 @@
-"""A table of a program: a syntax tree over named inputs, bound as SQL's queries are.
+"""The query of a program's table: a syntax tree over named inputs, which is bound like a query of SQL.
 
-A step knows its inputs, which are steps as well, so a long chain of calls is bound from its beginning to
-its end in a loop. The nodes are those of ``SELECT … FROM (SELECT …)``: plan, checks and rows are SQL's.
+A step knows its inputs, which are steps as well, so a loop binds a long chain of calls from its beginning to
+its end. The plan nodes are those of ``SELECT … FROM (SELECT …)``, so plan, checks and rows are the same as in
+SQL.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PACKAGE = str(Path(__file__).absolute().parent.parent)
 
 @dataclass(frozen=True, slots=True)
 class CallPosition(Position):
-    """A call in a program where a statement has its line and column."""
+    """The position of a call in a program, which stands for a statement's line and column."""
 
     text: str = ""
 
@@ -38,7 +39,7 @@ class CallPosition(Position):
 
 
 class CallSource(Source):
-    """What the binder reads for a call that has no text: errors name the call and its line."""
+    """The source of a call that has no SQL text. Errors name the call and its line in the program."""
 
     def __init__(self, call: str) -> None:
         super().__init__("")
@@ -49,7 +50,7 @@ class CallSource(Source):
 
 
 def here(call: str) -> str:
-    """``call`` with the file and line of the program that makes it."""
+    """``call`` with the file and line of the program that makes the call."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -58,17 +59,17 @@ def here(call: str) -> str:
     return f"{call} in {frame.f_code.co_filename}, line {frame.f_lineno}"
 
 
-#: Binds what a step is, given the binder that knows its inputs by name.
+#: Binds the query of a step with a binder that knows the step's inputs by name.
 Bind = Callable[[QueryBinder], "Relation"]
 
 
 class Step:
-    """One table: what ``bind`` gives when its ``inputs`` are known by the names in it.
+    """One table: the relation that ``bind`` gives if the binder knows ``inputs`` by name.
 
     Args:
         bind: Makes the relation.
-        inputs: Name in ``bind`` → the step.
-        source: The text that ``bind`` reads, for the places of errors.
+        inputs: Name in the query → the step.
+        source: The text of the query, for positions in errors.
         where: The call that made the step.
     """
 
@@ -87,12 +88,13 @@ class Step:
     def of_query(
         cls, query: exp.Expression, inputs: dict[str, Step], where: str, text: str | None = None
     ) -> Step:
-        """A query as a step. ``text``: what was parsed; None: a program has built it."""
+        """A query as a step. ``text``: the text that was parsed; None if a program built the query."""
         source = CallSource(where) if text is None else Source(text)
         return cls(lambda ctx: ctx.statement(query), inputs, source, where)
 
     def relation(self, ctx: QueryBinder) -> Relation:
-        """The rows, bound for a statement. The error of a step names the call that made it."""
+        """The relation of this step, with its inputs. The error of a step
+        names the call that made the step."""
         bound: dict[int, Relation] = {}
         for step in self._in_order():
             known = {name: bound[id(made)] for name, made in step.inputs.items()}
@@ -100,7 +102,7 @@ class Step:
         return bound[id(self)]
 
     def over(self, ctx: QueryBinder, known: dict[str, Relation]) -> Relation:
-        """As ``relation``, with the relations of the inputs given."""
+        """The relation of this step over the relations ``known`` of its inputs."""
         return self._bound(ctx, known)
 
     def _bound(self, ctx: QueryBinder, known: dict[str, Relation]) -> Relation:
@@ -113,7 +115,7 @@ class Step:
             raise
 
     def _in_order(self) -> list[Step]:
-        """This step and those below it, each after its inputs."""
+        """This step and the steps below it, each after its inputs."""
         order: list[Step] = []
         seen: set[int] = set()
         waiting: list[tuple[Step, bool]] = [(self, False)]
@@ -128,5 +130,5 @@ class Step:
         return order
 
     def node(self) -> BoundTable:
-        """The step where a statement holds a query."""
+        """The node that stands for this step where a statement holds a query."""
         return BoundTable.of(self.relation)

@@ -1,4 +1,4 @@
-"""Pieces of syntax trees as SQL's parser makes them."""
+"""Makes the nodes of syntax trees that SQL's parser makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def identifier(name: str) -> exp.Identifier:
-    """A name; any text can be one."""
+    """The node of a name. Any text can be a name."""
     return exp.Identifier(this=name, quoted=True)
 
 
@@ -22,8 +22,8 @@ def path_parts(path: str) -> list[str]:
     """The names of ``catalog.database.table``, each perhaps in backticks.
 
     Raises:
-        SpecError: The text is no path.
-        SqlError: The catalog or database is none that is there.
+        SpecError: The text is not a path.
+        SqlError: The path has more than three parts.
     """
     if not isinstance(path, str):
         raise SpecError("not a path", expected="a table's name", got=repr(path))
@@ -59,28 +59,28 @@ def path_parts(path: str) -> list[str]:
 
 
 def path_name(path: str) -> str:
-    """The catalog's name of what a path names."""
+    """The name under which the catalog has the object of a path."""
     return catalog_name(path_parts(path))
 
 
 def table_node(path: str) -> exp.Table:
-    """A table's name where a query may stand."""
+    """The node of a table's name."""
     parts = [identifier(part) for part in path_parts(path)]
     return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
 def named_table(name: str) -> exp.Table:
-    """The input ``name`` of a step."""
+    """The node of a step's input ``name``."""
     return exp.Table(this=identifier(name))
 
 
 def column(*names: str) -> exp.Expression:
-    """``a`` or ``t.a``"""
+    """The node of the column ``a`` or ``t.a``."""
     if len(names) == 1:
         return exp.Column(this=identifier(names[0]))
     return exp.Column(this=identifier(names[1]), table=identifier(names[0]))
 
 
 def call(name: str, arguments: Sequence[exp.Expression]) -> exp.Anonymous:
-    """``name(arguments)``, as the parser makes it."""
+    """The node that the parser makes of ``name(arguments)``."""
     return exp.Anonymous(this=name, expressions=list(arguments))

@@ -33,10 +33,10 @@ LEFT, RIGHT = "$left", "$right"
 
 
 class Table(ExecutableTable):
-    """A query: methods make another one of it, ``execute`` runs it."""
+    """A query. Methods make another query of it; ``execute`` runs it."""
 
     def __getattr__(self, name: str) -> Expression:
-        """``table.a`` is ``col('a')``."""
+        """The column ``name``: ``table.a`` is ``col('a')``."""
         if name.startswith("_") or name not in self._schema.names:
             raise AttributeError(f"a Table has no attribute {name!r}, nor has this one such a column")
         return Expression(column(name))
@@ -51,7 +51,7 @@ class Table(ExecutableTable):
         return self._queried("flatten", probe)._schema.types[0]
 
     def _queried(self, call: str, select: exp.Select, right: Table | None = None) -> Table:
-        """``select`` FROM this table; ``right``: the other table that it names."""
+        """The table of ``select`` FROM this table. ``right``: the other table that ``select`` names."""
         if select.args.get("from_") is None:
             select.set("from_", exp.From(this=named_table(LEFT)))
         return self._of_query(call, select, right)
@@ -67,7 +67,7 @@ class Table(ExecutableTable):
         return self._env.table_of(Step.of_query(query, inputs, here(f"{call}()")))
 
     def as_query(self) -> exp.Select:
-        """The table as a query inside of an expression."""
+        """The table as a query inside an expression."""
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=self._step.node())))
 
     def _columns(self) -> list[str]:
@@ -76,13 +76,13 @@ class Table(ExecutableTable):
     # -- columns -------------------------------------------------------------------------------
 
     def select(self, *fields: Expression) -> Table:
-        """Some columns, and what is computed of them; aggregates over all rows."""
+        """Choose columns, and compute others from them or aggregates over all rows."""
         selecting = self._selecting()
         items = selecting.named(selecting.items(fields, "select"))
         return self._queried("select", exp.Select(expressions=items))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """The columns by other names, in order; those behind the last name keep theirs."""
+        """Rename the first columns, in order. Further columns keep their names."""
         names = (field, *fields)
         if len(names) > len(self._schema):
             raise SpecError(
@@ -100,7 +100,7 @@ class Table(ExecutableTable):
         return self._queried(call, exp.Select(expressions=items))
 
     def add_columns(self, *fields: Expression) -> Table:
-        """More columns behind those that are there."""
+        """Append columns."""
         items = self._selecting().items(fields, "add_columns")
         taken = [name for name, _ in items if name in self._schema.names]
         if taken:
@@ -114,7 +114,7 @@ class Table(ExecutableTable):
         return self._queried("add_columns", exp.Select(expressions=[exp.Star(), *selecting.named(items)]))
 
     def add_or_replace_columns(self, *fields: Expression) -> Table:
-        """More columns; one with the name of a column that is there takes its place."""
+        """Append columns. A column whose name the table has already replaces that column."""
         selecting = self._selecting()
         items = selecting.named(selecting.items(fields, "add_or_replace_columns"))
         made = {item.alias_or_name: item for item in items}
@@ -122,7 +122,7 @@ class Table(ExecutableTable):
         return self._queried("add_or_replace_columns", exp.Select(expressions=[*old, *made.values()]))
 
     def rename_columns(self, *fields: Expression) -> Table:
-        """Other names: ``col('a').alias('b')``."""
+        """Rename columns: ``col('a').alias('b')``."""
         names: dict[str, str] = {}
         for field in fields:
             given = expression(field, "rename_columns")
@@ -134,7 +134,7 @@ class Table(ExecutableTable):
         return self._renamed("rename_columns", names)
 
     def drop_columns(self, *fields: Expression) -> Table:
-        """All columns but these."""
+        """Remove columns."""
         from penstock.table.expressions import without_columns
 
         for field in fields:
@@ -164,7 +164,10 @@ class Table(ExecutableTable):
         return self._queried("distinct", exp.Select(expressions=[exp.Star()], distinct=exp.Distinct()))
 
     def order_by(self, *fields: Expression) -> Table:
-        """The rows in order: ``col('a').desc``. In streaming mode ``fetch`` must follow, or the first key be the event time."""
+        """Sort the rows: ``col('a').desc``.
+
+        In streaming mode ``fetch`` must follow, or the first key must be the event time.
+        """
         selecting = self._selecting()
         keys = []
         for field in fields:
@@ -173,23 +176,23 @@ class Table(ExecutableTable):
         return self._limited("order_by", {"order": exp.Order(expressions=keys)}, {})
 
     def offset(self, offset: int) -> Table:
-        """The rows behind the first ``offset``, behind ``order_by``."""
+        """Skip the first ``offset`` rows; follows ``order_by``."""
         clause = exp.Offset(expression=exp.Literal.number(str(_count(offset, "offset"))))
         return self._limited("offset", {"offset": clause}, {"order"})
 
     def fetch(self, fetch: int) -> Table:
-        """The first ``fetch`` rows."""
+        """Keep the first ``fetch`` rows."""
         clause = exp.Limit(expression=exp.Literal.number(str(_count(fetch, "fetch"))))
         return self._limited("fetch", {"limit": clause}, {"order", "offset"})
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """The first ``fetch`` rows behind the first ``offset``."""
+        """Skip the first ``offset`` rows, and keep the next ``fetch`` rows."""
         return (self.offset(offset) if offset else self).fetch(fetch)
 
     def _limited(
         self, call: str, clause: dict[str, exp.Expression], before: set[str] | dict[str, Any]
     ) -> Table:
-        """The clause on this table, or beside those of the same SELECT that come ``before`` it."""
+        """Add ``clause`` to this table's SELECT if that has only clauses of ``before``; else to a new one."""
         table, known = self, dict[str, exp.Expression]()
         if self._cut is not None and set(self._cut[1]) <= set(before):
             table, known = self._cut
@@ -204,19 +207,20 @@ class Table(ExecutableTable):
     # -- two tables ------------------------------------------------------------------------------
 
     def join(self, right: Table, join_predicate: Expression | None = None) -> Table:
-        """Pairs of rows. Without ``join_predicate`` all pairs, for ``where`` behind it. Names of columns must differ."""
+        """Pairs of rows for which ``join_predicate`` is TRUE; None: all
+        pairs. Columns need different names."""
         return self._joined("join", right, join_predicate, None)
 
     def left_outer_join(self, right: Table, join_predicate: Expression | None = None) -> Table:
-        """Pairs of rows, and this table's rows that have none."""
+        """The pairs of ``join``, and this table's rows that are in no pair."""
         return self._joined("left_outer_join", right, join_predicate, "LEFT")
 
     def right_outer_join(self, right: Table, join_predicate: Expression) -> Table:
-        """Pairs of rows, and the rows of ``right`` that have none."""
+        """The pairs of ``join``, and the rows of ``right`` that are in no pair."""
         return self._joined("right_outer_join", right, join_predicate, "RIGHT")
 
     def full_outer_join(self, right: Table, join_predicate: Expression) -> Table:
-        """Pairs of rows, and the rows of both sides that have none."""
+        """The pairs of ``join``, and the rows of both tables that are in no pair."""
         return self._joined("full_outer_join", right, join_predicate, "FULL")
 
     def _joined(self, call: str, right: Table, predicate: Expression | None, side: str | None) -> Table:
@@ -248,7 +252,7 @@ class Table(ExecutableTable):
     def left_outer_join_lateral(
         self, table_function_call: Any, join_predicate: Expression | None = None
     ) -> Table:
-        """Each row with the rows that a table function gives for it, or with NULLs where it gives none."""
+        """Each row with the rows that a table function gives for it, or with NULLs if it gives none."""
         return lateral_join(self, "left_outer_join_lateral", table_function_call, join_predicate, left=True)
 
     def _set(self, call: str, kind: type[exp.SetOperation], right: Table, *, all_: bool) -> Table:
@@ -256,27 +260,27 @@ class Table(ExecutableTable):
         return self._of_query(call, query, right)
 
     def minus(self, right: Table) -> Table:
-        """Rows that ``right`` does not have, each once."""
+        """The rows that ``right`` does not have, each once."""
         return self._set("minus", exp.Except, right, all_=False)
 
     def minus_all(self, right: Table) -> Table:
-        """Rows as often as this table has them more often than ``right``."""
+        """The rows of this table; each occurrence in ``right`` removes one occurrence."""
         return self._set("minus_all", exp.Except, right, all_=True)
 
     def union(self, right: Table) -> Table:
-        """Rows of both, each once."""
+        """The rows of both tables, each once."""
         return self._set("union", exp.Union, right, all_=False)
 
     def union_all(self, right: Table) -> Table:
-        """Rows of both."""
+        """The rows of both tables."""
         return self._set("union_all", exp.Union, right, all_=True)
 
     def intersect(self, right: Table) -> Table:
-        """Rows that both have, each once."""
+        """The rows that both tables have, each once."""
         return self._set("intersect", exp.Intersect, right, all_=False)
 
     def intersect_all(self, right: Table) -> Table:
-        """Rows that both have, as often as both have them."""
+        """The rows that both tables have, each as often as both have it."""
         return self._set("intersect_all", exp.Intersect, right, all_=True)
 
     # -- groups and windows ------------------------------------------------------------------------
@@ -296,7 +300,7 @@ class Table(ExecutableTable):
         return GroupWindowedTable(self, window)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
-        """Windows around each row; ``select`` follows. ``over_windows``: ``Over…alias('w')``."""
+        """Define windows around each row; ``select`` follows. ``over_windows``: ``Over…alias('w')``."""
         for window in over_windows:
             if not isinstance(window, OverWindow):
                 raise SpecError(
@@ -309,15 +313,15 @@ class Table(ExecutableTable):
     # -- functions over rows -------------------------------------------------------------------------
 
     def map(self, func: Any) -> Table:
-        """One row for each: what a scalar function gives, the fields of a ROW as columns.
+        """Replace each row by the value of a scalar function. The fields of a ROW become columns.
 
-        ``func``: what ``udf`` made, called with the whole row, or a call of it.
+        ``func``: a result of ``udf``, which then gets the whole row, or a call of one.
         """
         call, names = over_rows(self, func)
         return unpack(self.select(call.alias(RECORD)), names)
 
     def flat_map(self, func: Any) -> Table:
-        """The rows that a table function gives for each. ``func``: as in ``map``, of ``udtf``."""
+        """Replace each row by the rows of a table function. ``func``: as in ``map``, but of ``udtf``."""
         call, names = over_rows(self, func)
         joined = lateral_join(
             self, "flat_map", call.alias(*names) if names else call, None, left=False, apart=True
@@ -327,11 +331,12 @@ class Table(ExecutableTable):
         return joined.select(*(col(name) for name in joined._columns()[len(self._schema) :]))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """One aggregate function over all rows; ``select`` follows. ``func``: as in ``map``, of ``udaf``."""
+        """Aggregate all rows by one function; ``select`` follows. ``func``:
+        as in ``map``, but of ``udaf``."""
         return GroupedTable(self, ()).aggregate(func)
 
     def flat_aggregate(self, func: Any) -> NoReturn:
-        """Not there.
+        """Not supported.
 
         Raises:
             UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.

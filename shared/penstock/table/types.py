@@ -57,7 +57,7 @@ class DataType:
 
 
 class RowField:
-    """A field of a ROW: its name, its type, and what it is for."""
+    """A field of a ROW: its name, its type and its description."""
 
     __slots__ = ("data_type", "description", "name")
 
@@ -71,11 +71,11 @@ class RowField:
 
 
 def logical_type(declared: Any, what: str = "a type") -> t.LogicalType:
-    """The engine's type of what a program writes for one: ``DataTypes.…()``, ``Types.…()``, or SQL's text.
+    """The engine's type that a program declares: ``DataTypes.…()``, ``Types.…()``, or SQL text.
 
     Raises:
-        SpecError: It is something else. ``what`` names it in the error.
-        SqlError: The text is no type.
+        SpecError: ``declared`` is something else. ``what`` names it in the error.
+        SqlError: The text is not a type.
     """
     if isinstance(declared, DataType):
         return declared.logical
@@ -222,7 +222,7 @@ class DataTypes:
 
     @staticmethod
     def MULTISET(element_type: Any, nullable: bool = True) -> DataType:
-        """Elements of ``element_type`` with how often each occurs."""
+        """Elements of ``element_type``, each with the number of its occurrences."""
         return DataType(t.MultisetType(logical_type(element_type), nullable))
 
     @staticmethod
@@ -232,7 +232,8 @@ class DataTypes:
 
     @staticmethod
     def ROW(row_fields: Sequence[Any] = (), nullable: bool = True) -> DataType:
-        """Rows of fields: ``FIELD(…)`` each, or types, which are called ``f0``, ``f1`` …"""
+        """Rows of fields: ``FIELD(…)``, (name, type), or types alone, whose
+        fields are called ``f0``, ``f1`` …"""
         fields = []
         for i, given in enumerate(row_fields):
             if isinstance(given, RowField):
@@ -280,7 +281,7 @@ class DataTypes:
 
     @staticmethod
     def RAW(*_: Any) -> DataType:
-        """Not there: a Java class and its serializer cannot be had.
+        """Not supported, because there is no Java in which a class and its serializer could run.
 
         Raises:
             UnsupportedError: Always.

@@ -1,6 +1,6 @@
-"""Functions of a program in queries: ``udf``, ``udtf``, ``udaf`` with PyFlink's arguments.
+"""Declares functions of a program for queries: ``udf``, ``udtf`` and ``udaf``, with PyFlink's arguments.
 
-What they make is called with expressions, in ``select`` and the like, or registered by a name for SQL.
+A program calls a declared function with expressions, in ``select`` and the like, or registers it for SQL.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ __all__ = [
     "udtf",
 ]
 
-#: In the meta of a call's node: the function object, until the table's environment gives it a name.
+#: The key in a call node's meta that holds the function object, until the table's environment names the
+#: function.
 MARKED = "function"
 
 
 class AsyncScalarFunction(ScalarFunction):
-    """Derive an asynchronous scalar function from it: ``async def eval(*args)`` gives the value."""
+    """The base of an asynchronous scalar function. A subclass defines ``async def eval(*args)``."""
 
     async def eval(self, *args: Any) -> Any:
-        """The value for one row; many rows are awaited at a time. ``args``: the arguments, None for NULL."""
+        """The value for one row. Many rows are awaited at a time. ``args``: the arguments, None for NULL."""
         raise NotImplementedError
 
 
@@ -54,7 +55,7 @@ class TableAggregateFunction:
 class UserDefinedFunction:
     """A function of a program as queries call it.
 
-    Programs get it from ``udf``, ``udtf`` or ``udaf``; ``target`` is what they have marked.
+    Programs get it from ``udf``, ``udtf`` or ``udaf``. ``target`` is the object that these have marked.
     """
 
     def __init__(self, target: Any, kind: str, name: str | None) -> None:
@@ -72,13 +73,14 @@ class UserDefinedFunction:
         return Expression(node)
 
     def alias(self, *alias_names: str) -> Expression:
-        """The function over whole rows, its columns named: ``table.aggregate(mean.alias('a', 'b'))``."""
+        """The call of the function with whole rows, and names for its columns:
+        ``table.map(f.alias('a', 'b'))``."""
         made = self()
         made._node.meta["rows"] = True
         return made.alias(*alias_names)
 
     def over_rows(self) -> UserDefinedFunction:
-        """The function of one argument, a row with its columns' names.
+        """The function that takes one argument: a row with the names of its columns.
 
         Raises:
             UnsupportedError: The function takes batches.
@@ -122,7 +124,8 @@ def _inputs(declared: Any) -> Any:
 
 
 def _marked(target: Any) -> Any:
-    """What a mark can be put on: a bound method or an object without attributes gets a wrapper."""
+    """``target``, or a function that calls it, because a decorator cannot
+    mark a bound method or a built-in."""
     if hasattr(target, "eval") or hasattr(target, "accumulate") or inspect.isfunction(target):
         return target
     if not callable(target):
@@ -141,12 +144,12 @@ def _marked(target: Any) -> Any:
 
 
 def _row(value: Any) -> Any:
-    """A ROW as functions of streams see it: a named tuple."""
+    """A ROW as a named tuple, the form in which functions over whole rows get it."""
     return make_row(tuple(value), value.values()) if isinstance(value, dict) else value
 
 
 class _OverRows:
-    """A function of any kind that is called with a row."""
+    """Wraps a function of any kind, so that it gets its row as a named tuple."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -172,7 +175,7 @@ class _AsyncOverRows(_OverRows):
 
 
 class _PandasScalar(ScalarFunction):
-    """A function of pandas Series, called with Arrow arrays."""
+    """Wraps a function of pandas Series, so that it can be called with Arrow arrays."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -189,7 +192,7 @@ class _PandasScalar(ScalarFunction):
 
 
 class _PandasAggregate(AggregateFunction):
-    """A function of the pandas Series of a whole group."""
+    """Collects the rows of a group, and calls a function with the group's pandas Series."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -236,16 +239,16 @@ def udf(
 
     Args:
         f: A callable, or a ``ScalarFunction`` class or object. None: ``udf`` is used as a decorator with arguments.
-        input_types: Types of the arguments. None: it takes what it is called with.
-        result_type: Type of the value. None: the annotation.
-        deterministic: None or True.
-        name: Its name in plans; None: that of ``f``.
+        input_types: Types of the arguments. None: the function takes arguments of any types.
+        result_type: Type of the value. None: that of the annotation.
+        deterministic: None or True. False is refused.
+        name: The function's name in plans. None: that of ``f``.
         func_type: ``general``, or ``pandas``: ``f`` takes and gives Series of a batch.
-        udf_type: ``func_type`` by its old name.
+        udf_type: The old name of ``func_type``.
         per: ``record``, or ``batch``: ``f`` takes and gives Arrow arrays.
 
     Raises:
-        SpecError: The result's type is not declared, or ``f`` is no function.
+        SpecError: The result's type is not declared, or ``f`` is not a function.
         UnsupportedError: ``deterministic`` is False.
     """
     if f is None:
@@ -278,12 +281,12 @@ def udtf(
     *,
     per: str = "record",
 ) -> Any:
-    """Declare a table function: any number of rows for one.
+    """Declare a table function, which gives any number of rows for each row.
 
     Args:
         f: A callable, or a ``TableFunction`` class or object. None: ``udtf`` is used as a decorator with arguments.
         input_types: As in ``udf``.
-        result_types: Types of the columns: a list, one type, or a ROW whose fields name them.
+        result_types: Types of the columns: a list, one type, or a ROW whose fields name the columns.
         deterministic: As in ``udf``.
         name: As in ``udf``.
         per: As in ``penstock.api.udtf``.
@@ -327,12 +330,12 @@ def udaf(
         f: An ``AggregateFunction`` class or object; with ``func_type='pandas'`` a function of Series. None: ``udaf``
             is used as a decorator with arguments.
         input_types: As in ``udf``.
-        result_type: As in ``udf``. None: what ``get_result_type()`` says.
+        result_type: As in ``udf``. None: that of ``get_result_type()``.
         accumulator_type: Not used: an accumulator is any object that pickles.
         deterministic: As in ``udf``.
         name: As in ``udf``.
         func_type: ``general``, or ``pandas``: ``f`` takes the Series of a whole group and gives one value.
-        udf_type: ``func_type`` by its old name.
+        udf_type: The old name of ``func_type``.
         per: ``record``, or ``batch``: ``accumulate`` gets Arrow arrays.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Rows that a program holds as a table: their columns and types."""
+"""Makes a table of rows that a program holds, and finds the columns and types."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
-    """The rows ``elements`` as a source of the plan.
+    """The plan node that gives the rows ``elements``.
 
     Args:
         elements: Tuples, lists, rows, dictionaries, or bare values.
         schema: Names, a ROW, a type of bare values, or None.
-        where: The call, for errors.
+        where: The call in the program, for errors.
 
     Raises:
         SpecError: A row or a value does not fit, or a type cannot be found.
@@ -49,7 +49,7 @@ def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
 
 
 def declared_schema(schema: Any) -> t.Schema | None:
-    """The columns of a schema that has types; None if it has names alone, or is none."""
+    """The columns of a schema with types; None if ``schema`` is None or has names alone."""
     if schema is None or (isinstance(schema, (list, tuple)) and all(isinstance(x, str) for x in schema)):
         return None
     if isinstance(schema, (list, tuple)):

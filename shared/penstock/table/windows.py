@@ -1,4 +1,4 @@
-"""Group windows ``Tumble``, ``Slide``, ``Session``, and ``Over`` windows."""
+"""The group windows ``Tumble``, ``Slide`` and ``Session``, and ``Over`` windows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def window_name(alias: Any) -> str:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """A named group window. ``function``: TUMBLE, HOP or SESSION; ``time``: the time column; ``spans``: its intervals
-    in the function's order."""
+    """A named group window. ``function``: TUMBLE, HOP or SESSION; ``time``: the time column; ``spans``: the
+    intervals in the order of the function's arguments."""
 
     function: str
     spans: tuple[exp.Expression, ...]
@@ -37,7 +37,7 @@ class GroupWindow:
     name: str
 
     def call(self, suffix: str = "") -> exp.Expression:
-        """``TUMBLE(time, …)``, or with a suffix its START, END, ROWTIME or PROCTIME."""
+        """The call ``TUMBLE(time, …)``, or with a suffix such as START ``TUMBLE_START(time, …)``."""
         arguments = [self.time.copy(), *(span.copy() for span in self.spans)]
         return call(f"{self.function}_{suffix}" if suffix else self.function, arguments)
 
@@ -76,7 +76,7 @@ def _span(value: Any, what: str) -> exp.Expression:
 
 
 class Tumble:
-    """Windows of a fixed size, one behind the other."""
+    """Windows of a fixed size, one after the other."""
 
     @classmethod
     def over(cls, size: Expression) -> _Sized:
@@ -85,11 +85,11 @@ class Tumble:
 
 
 class Session:
-    """Windows that end when nothing came for a while."""
+    """Windows that end when no row has come for a while."""
 
     @classmethod
     def with_gap(cls, gap: Expression) -> _Sized:
-        """Windows that end ``gap`` behind their last row."""
+        """Windows that end when no row has come for ``gap``."""
         return _Sized("SESSION", (_span(gap, "Session.with_gap"),))
 
 
@@ -98,7 +98,7 @@ class _Sliding:
     size: exp.Expression
 
     def every(self, slide: Expression) -> _Sized:
-        """A new window begins every ``slide``."""
+        """Windows of which one begins every ``slide``."""
         return _Sized("HOP", (_span(slide, "every"), self.size))
 
 
@@ -113,7 +113,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class OverWindow:
-    """A named OVER window: ``name``, its PARTITION BY, ORDER BY and frame."""
+    """A named OVER window: its name, PARTITION BY, ORDER BY and frame."""
 
     name: str
     partition: tuple[exp.Expression, ...]
@@ -122,7 +122,7 @@ class OverWindow:
     behind: exp.Expression | None = None
 
     def node(self) -> exp.Window:
-        """The definition in a WINDOW clause."""
+        """The window's definition in a WINDOW clause."""
         order = self.order
         if not isinstance(order, exp.Ordered):
             order = exp.Ordered(this=order.copy(), nulls_first=True)
@@ -162,11 +162,11 @@ class _Framed:
         return replace(self.window, name=window_name(alias))
 
     def preceding(self, preceding: Expression) -> _Framed:
-        """The frame begins so many rows or so long before: ``row_interval(2)``, ``lit(1).hours``, ``UNBOUNDED_RANGE``."""
+        """Begin the frame before the row: ``row_interval(2)``, ``lit(1).hours``, ``UNBOUNDED_RANGE``."""
         return _Framed(replace(self.window, before=node_of(preceding)))
 
     def following(self, following: Expression) -> _Framed:
-        """The frame ends so many rows or so long behind; unless told, with the row itself."""
+        """End the frame after the row. The default is the row itself."""
         return _Framed(replace(self.window, behind=node_of(following)))
 
 
@@ -175,7 +175,7 @@ class _Partitioned:
     partition: tuple[exp.Expression, ...]
 
     def order_by(self, order_by: Expression) -> _Framed:
-        """Rows of a partition in the order of a time column."""
+        """Order the rows of a partition by a time column."""
         return _Framed(OverWindow("", self.partition, node_of(order_by)))
 
 
@@ -184,10 +184,10 @@ class Over:
 
     @classmethod
     def order_by(cls, order_by: Expression) -> _Framed:
-        """All rows in the order of a time column."""
+        """One partition of all rows, in the order of a time column."""
         return _Partitioned(()).order_by(order_by)
 
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> _Partitioned:
-        """Rows of the same values."""
+        """Partitions of rows that have the same values of ``partition_by``."""
         return _Partitioned(tuple(node_of(p) for p in partition_by))

@@ -1,1 +1,1 @@
-"""Catalogs that outlive a session: their port, Penstock's own, Iceberg's, and where CREATE CATALOG is kept."""
+"""Catalogs that outlive a session: the port, Penstock's own, Iceberg's, and the store of declarations."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class IcebergCatalog(StoredCatalog):
-    """``options``: as written, so that a table's statement names a secret as its catalog does."""
+    """An Iceberg catalog. ``options``: as written, so that a table's statement
+    names a secret as its catalog does."""
 
     def __init__(self, name: str, options: Mapping[str, str], default_database: str) -> None:
         self.default_database = default_database
@@ -98,7 +99,7 @@ class IcebergCatalog(StoredCatalog):
         )
 
     def create_stored(self, database: str, name: str, columns: pa.Schema, partitions: Sequence[str]) -> None:
-        """Make the Iceberg table. ChangedError if it is there, or the database is not."""
+        """Make the Iceberg table. Raises ChangedError if the table exists, or the database does not."""
         from penstock.connectors.iceberg.table import create
 
         if self.table(database, name) is not None:
@@ -134,7 +135,7 @@ class IcebergCatalog(StoredCatalog):
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """The type as SQL writes it. UnsupportedError for one that SQL has not."""
+    """The type as SQL writes it. Raises UnsupportedError for a type that SQL does not have."""
     if at.is_list(type_):
         return f"ARRAY<{sql_type(type_.value_type)}>"
     if at.is_map(type_):

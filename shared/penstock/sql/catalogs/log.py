@@ -1,8 +1,9 @@
-"""Catalogs of Penstock's own: a pure state with its changes, kept in memory or in a create-only log.
+"""Penstock's own catalogs: a pure state and its changes, kept in memory or in a log of objects.
 
-An entry of the log is one change and the version on which it was decided; its key is the next version, and is
-created only if it is absent. Who loses the race reads on and decides again. Every hundred entries a snapshot names
-its version; older entries stay a day, so that a reader that is in the middle of them goes on.
+An entry of the log holds one change and the version on which the change was decided. The entry's key is the
+next version, and the store creates the object only if there is none. A writer that loses this race reads the
+new entries and decides again. After every hundred entries a writer stores a snapshot of the state. Entries
+that a snapshot covers stay for a day, so that a reader in the middle of them can continue.
 """
 
 from __future__ import annotations
@@ -27,20 +28,21 @@ T = TypeVar("T")
 
 #: Entries between two snapshots.
 _SNAPSHOT_EVERY = 100
-#: How long entries stay that a snapshot holds.
+#: How long entries stay that a snapshot covers.
 _KEPT_MS = 24 * 60 * 60 * 1000
 _MOST_RACES = 100
 
 
 class Database(msgspec.Struct):
-    """``tables``: name → CREATE TABLE statement."""
+    """A database of a catalog. ``tables``: name → CREATE TABLE statement."""
 
     properties: dict[str, str] = {}
     tables: dict[str, str] = {}
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One change: of a database, or of the table ``table`` in it. ``value``: None drops."""
+    """A change of the table ``table``, or of the whole database if ``table`` is None. ``statement`` None
+    drops the table; ``properties`` None drops the database."""
 
     database: str
     table: str | None = None
@@ -49,7 +51,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the log. ``decided_on``: the version that its writer had read. ``format``: of this object."""
+    """An entry of the log. ``decided_on``: the version that its writer had read.
+    ``format``: the version of this encoding."""
 
     change: Change
     decided_on: int
@@ -65,7 +68,7 @@ class State(msgspec.Struct):
     format: int = 1
 
     def apply(self, change: Change) -> None:
-        """Carry out a change that was decided on this very state."""
+        """Carry out a change that was decided on this version of the state."""
         if change.table is not None:
             tables = self.databases[change.database].tables
             if change.statement is None:
@@ -80,7 +83,7 @@ class State(msgspec.Struct):
 
 
 class MemoryCatalog(StoredCatalog):
-    """``generic_in_memory``: it ends with its session."""
+    """A catalog of the type ``generic_in_memory``, which ends with its session."""
 
     def __init__(self, default_database: str) -> None:
         self.default_database = default_database
@@ -160,7 +163,7 @@ def _there(state: State, name: str) -> Database:
 
 
 class LogCatalog(MemoryCatalog):
-    """``penstock``: in an object store, below ``prefix``."""
+    """A catalog of the type ``penstock``, kept in an object store below ``prefix``."""
 
     def __init__(self, store: Store, default_database: str, prefix: str = "") -> None:
         super().__init__(default_database)
@@ -174,7 +177,7 @@ class LogCatalog(MemoryCatalog):
     def _read(self) -> State:
         _blocking(self._follow())
         if not self._state.databases:
-            # The catalog is new; whoever is first makes its database.
+            # The catalog is new: the first session that reads it creates the default database.
             try:
                 self._append(lambda state: _first(state, self.default_database))
             except ChangedError:
@@ -182,7 +185,7 @@ class LogCatalog(MemoryCatalog):
         return self._state
 
     async def _follow(self) -> None:
-        """Read on from the version that is known."""
+        """Apply the entries after the version of ``_state``."""
         if self._state.version == 0:
             snapshots = await self._store.list(f"{self._prefix}snapshot/")
             if snapshots:
@@ -216,7 +219,8 @@ class LogCatalog(MemoryCatalog):
         )
 
     async def _compact(self) -> None:
-        """Write a snapshot; delete what an older snapshot holds and nobody reads any more."""
+        """Write a snapshot. Delete entries that the snapshot before it covers and that are older than a day;
+        with them, delete all but the last two snapshots."""
         version = self._state.version
         await self._store.put(self._key("snapshot", version), msgspec.json.encode(self._state))
         snapshots = [key for key, _ in await self._store.list(f"{self._prefix}snapshot/")]
@@ -239,6 +243,7 @@ def _first(state: State, name: str) -> Change:
 
 
 def _blocking(work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``; a session is synchronous, and may be called where an event loop runs."""
+    """The result of ``work``, which runs in another thread, because this one
+    may have a running event loop."""
     with ThreadPoolExecutor(1, "penstock-catalog") as pool:
         return pool.submit(asyncio.run, work).result()

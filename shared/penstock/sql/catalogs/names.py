@@ -1,4 +1,4 @@
-"""The names that a session knows: its own catalog, and those that CREATE CATALOG declares."""
+"""The names that a session knows: those of its own catalog, and those of the catalogs of CREATE CATALOG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN_CATALOG, OWN_DATABASE = "default_catalog", "default_database"
 
 
 class SessionCatalogs:
-    """Which catalogs there are, and which is current."""
+    """The catalogs that a session can name, and the current catalog and database."""
 
     def __init__(self, store: CatalogStore | None = None) -> None:
         self.store = store or CatalogStore(None)
@@ -29,7 +29,7 @@ class SessionCatalogs:
         self._opened: dict[str, StoredCatalog] = {}
 
     def names(self) -> list[str]:
-        """All catalogs, sorted."""
+        """The names of all catalogs, sorted."""
         return sorted({OWN_CATALOG, *self.store.names()})
 
     def known(self, name: str) -> bool:
@@ -37,7 +37,7 @@ class SessionCatalogs:
         return name == OWN_CATALOG or name in self._opened or self.store.get(name) is not None
 
     def opened(self, name: str, where: str) -> StoredCatalog:
-        """A catalog of the store. SqlError if there is none."""
+        """The catalog ``name`` of the store. Raises SqlError if there is none."""
         if name not in self._opened:
             options = self.store.get(name)
             if options is None:
@@ -46,7 +46,7 @@ class SessionCatalogs:
         return self._opened[name]
 
     def unknown(self, name: str, where: str) -> SqlError:
-        """The error for a catalog that is not there."""
+        """The error for a catalog that does not exist."""
         known = self.names()
         return SqlError(
             f"unknown catalog '{name}'",
@@ -57,7 +57,7 @@ class SessionCatalogs:
         )
 
     def statement(self, name: str, where: str) -> str:
-        """SHOW CREATE CATALOG: a secret is shown by its name."""
+        """The text of SHOW CREATE CATALOG, in which a secret stands by its name."""
         options = self.store.get(name)
         if options is None:
             raise self.unknown(name, where)
@@ -67,18 +67,19 @@ class SessionCatalogs:
         return f"CREATE CATALOG `{name}` WITH (\n{pairs}\n)"
 
     def create(self, name: str, options: Mapping[str, str], where: str) -> bool:
-        """Declare a catalog; False: there is one of this name."""
+        """Declare a catalog. Returns False if there is a catalog of this name."""
         if self.known(name):
             return False
         made = open_catalog(name, options, where)
-        made.databases()  # it answers, or the statement fails
+        made.databases()  # the statement fails if the catalog does not answer
         if not self.store.create(name, options):
             return False
         self._opened[name] = made
         return True
 
     def drop(self, name: str, where: str) -> bool:
-        """Forget a catalog; False: there is none. SqlError for the current one."""
+        """Drop a catalog's declaration. Returns False if there is no such catalog. Raises SqlError for the
+        current catalog and for the session's own."""
         if name in (OWN_CATALOG, self.catalog):
             raise SqlError(
                 f"catalog '{name}' cannot be dropped",
@@ -91,7 +92,7 @@ class SessionCatalogs:
         return self.store.drop(name)
 
     def databases(self, catalog: str, where: str) -> list[str]:
-        """The databases of a catalog."""
+        """The names of a catalog's databases."""
         if catalog == OWN_CATALOG:
             return [OWN_DATABASE]
         return list(self.opened(catalog, where).databases())
@@ -102,7 +103,8 @@ class SessionCatalogs:
         self.catalog = name
 
     def database_path(self, text: str, where: str) -> tuple[str, str]:
-        """``database`` or ``catalog.database``, which is there; SqlError if it is not."""
+        """(catalog, database) of ``database`` or ``catalog.database``. Raises
+        SqlError if it does not exist."""
         catalog, separator, database = text.partition(".")
         if not separator or not self.known(catalog):
             catalog, database = self.catalog, text
@@ -127,7 +129,7 @@ class SessionCatalogs:
         return self.catalog, self.database, text
 
     def canonical(self, text: str) -> str:
-        """A name as plans have it: of one part in the session's own catalog, else of three."""
+        """A table's name as plans write it: one part in the session's own database, else three parts."""
         catalog, database, name = self.path(text)
         if (catalog, database) == (OWN_CATALOG, OWN_DATABASE):
             return name
@@ -135,10 +137,11 @@ class SessionCatalogs:
 
 
 class Names(MutableMapping[str, T], Generic[T]):
-    """What is declared: by the session (``_own``, by canonical name), or in a stored catalog.
+    """The tables or views by name: those of the session (``_own``, by canonical name), and those of stored
+    catalogs.
 
-    ``load``: a stored statement and a name → the declared thing; ``text``: the other way round, with a name. None:
-    nothing of the kind is stored.
+    ``load``: makes a table from its stored statement and its name. ``text``: makes the statement of a table
+    and its name. Both are None for views, which catalogs do not store.
     """
 
     def __init__(
@@ -196,12 +199,12 @@ class Names(MutableMapping[str, T], Generic[T]):
         self._put(place, canonical, value)
 
     def given_options(self, key: str, where: str) -> Mapping[str, str]:
-        """The options that a table of this name has without saying so."""
+        """The options that the catalog gives to a table of this name; its statement need not name them."""
         place = self._stored(self._catalogs.canonical(key))
         return {} if place is None else place[0].given_options(place[1], place[2])
 
     def rename(self, key: str, new: str, where: str) -> None:
-        """Give another name, in the same database."""
+        """Rename ``key`` to ``new``. A table of a stored catalog keeps its database."""
         value = self[key]
         canonical: str = self._catalogs.canonical(key)
         place = None if canonical in self._own else self._stored(canonical)
@@ -273,7 +276,7 @@ class Names(MutableMapping[str, T], Generic[T]):
 
 
 def _only_columns(table: Table, name: str) -> None:
-    """UnsupportedError for parts of a declaration that an Iceberg catalog does not keep."""
+    """Raise UnsupportedError for parts of a declaration that an Iceberg catalog does not keep."""
     parts = {
         "a watermark": table.watermark_clause is not None,
         "a primary key": bool(table.primary_key),

@@ -1,4 +1,4 @@
-"""Catalogs by their options, and the store in which CREATE CATALOG is kept."""
+"""Opens catalogs by their options, and stores the declarations of CREATE CATALOG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from penstock.sql.catalogs.port import StoredCatalog
 
 _DEFAULT = "default-database"
-#: Type → (options that it must have, further options); keys that end in a dot begin others.
+#: Type → (required options, further options). A further option that ends in ``.`` or ``-`` is a prefix of
+#: names.
 TYPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "generic_in_memory": ((), ()),
     "penstock": (("path",), ("fs.",)),
@@ -31,7 +32,7 @@ TYPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCatalog:
-    """The catalog that CREATE CATALOG declares; SqlError for options that its type has not."""
+    """The catalog that CREATE CATALOG declares. Raises SqlError for options that its type does not have."""
     kind = options.get("type")
     if kind is None or kind not in TYPES:
         raise SqlError(
@@ -74,9 +75,10 @@ def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCat
 
 
 class CatalogStore:
-    """``table.catalog-store.kind``: ``generic_in_memory``, or ``file``: a JSON file for each catalog in a folder.
+    """Stores the declarations of catalogs: in memory, or in a folder with a JSON file for each catalog.
 
-    The files hold options as they were written: a secret's name, not its value.
+    ``table.catalog-store.kind`` chooses: ``generic_in_memory`` or ``file``. The files hold options as they
+    were written: a secret's name, not its value.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -92,7 +94,7 @@ class CatalogStore:
         return sorted(unquote(path.stem) for path in self._folder.glob("*.json"))
 
     def get(self, name: str) -> dict[str, str] | None:
-        """A catalog's options; None: there is no such catalog."""
+        """A catalog's options; None if there is no such catalog."""
         if self._folder is None:
             return self._memory.get(name)
         try:
@@ -102,7 +104,7 @@ class CatalogStore:
         return found
 
     def create(self, name: str, options: Mapping[str, str]) -> bool:
-        """Keep a catalog; False: there is one of this name."""
+        """Store a catalog's options. Returns False if there is a catalog of this name."""
         if self.get(name) is not None:
             return False
         plain = {str(k): str(v) for k, v in options.items()}
@@ -113,7 +115,7 @@ class CatalogStore:
         draft = self._folder / f".{uuid.uuid4().hex}"
         draft.write_text(json.dumps({"format": 1, "name": name, "options": plain}, indent=1))
         try:
-            os.link(draft, self._path(name))  # whole, and only if there is none
+            os.link(draft, self._path(name))  # the file appears whole, and never replaces one
         except FileExistsError:
             return False
         finally:
@@ -121,7 +123,7 @@ class CatalogStore:
         return True
 
     def drop(self, name: str) -> bool:
-        """Forget a catalog, not what is in it; False: there is none."""
+        """Delete a catalog's declaration, not its tables. Returns False if there is no such catalog."""
         if self._folder is None:
             return self._memory.pop(name, None) is not None
         try:

@@ -1,19 +1,19 @@
-"""What a catalog is to a session."""
+"""The port of catalogs that outlive a session."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-#: Database → its properties and its tables: name → CREATE TABLE statement.
+#: The properties of a database: key → value.
 Properties = Mapping[str, str]
 
 
 class StoredCatalog(ABC):
     """Databases and tables. A table is the text of its CREATE TABLE statement, so that its form is SQL's own.
 
-    Names are checked by the caller's view of things: a change carries what the caller saw, and raises
-    ``ChangedError`` when that is no longer so.
+    A change is decided on the state that the caller saw. It raises ``ChangedError`` if another session has
+    changed that state since.
     """
 
     #: The database that is current when the catalog is used.
@@ -25,15 +25,16 @@ class StoredCatalog(ABC):
 
     @abstractmethod
     def create_database(self, name: str, properties: Properties) -> None:
-        """Make a database. ChangedError if it is there."""
+        """Make a database. Raises ChangedError if it exists."""
 
     @abstractmethod
     def alter_database(self, name: str, properties: Properties) -> None:
-        """Add or change properties. ChangedError if there is no such database."""
+        """Add or change properties. Raises ChangedError if there is no such database."""
 
     @abstractmethod
     def drop_database(self, name: str, *, cascade: bool) -> None:
-        """Drop a database. ChangedError if it is not there, or has tables and ``cascade`` is False."""
+        """Drop a database. Raises ChangedError if it does not exist, or has
+        tables and ``cascade`` is False."""
 
     @abstractmethod
     def tables(self, database: str) -> Sequence[str]:
@@ -41,18 +42,20 @@ class StoredCatalog(ABC):
 
     @abstractmethod
     def table(self, database: str, name: str) -> str | None:
-        """A table's statement; None: there is no such table."""
+        """A table's statement; None if there is no such table."""
 
     @abstractmethod
     def put_table(self, database: str, name: str, statement: str, *, seen: str | None) -> None:
-        """Make a table (``seen`` None), or put another statement in the place of ``seen``. ChangedError otherwise."""
+        """Make a table, or replace its statement ``seen``. Raises ChangedError if the table has another
+        statement than ``seen``; None means that there is no such table."""
 
     @abstractmethod
     def drop_table(self, database: str, name: str) -> bool:
-        """Drop a table; False: there was none."""
+        """Drop a table. Returns False if there is no such table."""
 
     def rename_table(self, database: str, name: str, new: str) -> None:
-        """Give a table another name. ChangedError if it is not there, or the name is taken."""
+        """Give a table another name. Raises ChangedError if the table does
+        not exist, or the name is taken."""
         statement = self.table(database, name)
         if statement is None:
             raise ChangedError(f"there is no table '{name}'")
@@ -60,9 +63,9 @@ class StoredCatalog(ABC):
         self.drop_table(database, name)
 
     def given_options(self, database: str, name: str) -> Mapping[str, str]:
-        """Options that tables made here have without saying so."""
+        """Options that the catalog gives to its tables; their statements need not name them."""
         return {}
 
 
 class ChangedError(Exception):
-    """What the caller saw is no longer so; the text says what is."""
+    """The catalog is no longer in the state that the caller saw. The text says what has changed."""

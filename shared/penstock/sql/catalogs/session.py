@@ -1,4 +1,4 @@
-"""A session's catalog, and the statements about catalogs and databases."""
+"""Makes a session's catalog, and runs the statements about catalogs and databases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 
 
 def session_catalog(config: Callable[[], Mapping[str, str]]) -> Catalog:
-    """The catalog of a new session. ``config``: gives the session's settings as they are now."""
+    """The catalog of a new session. ``config`` gives the session's current settings."""
     first = config()
     kind, folder = CATALOG_STORE_KIND.read(first), CATALOG_STORE_FOLDER.read(first)
     if kind == "file" and not folder:
@@ -50,7 +50,7 @@ def session_catalog(config: Callable[[], Mapping[str, str]]) -> Catalog:
 
 
 def run_catalog_statement(catalogs: SessionCatalogs, statement: CatalogStatement) -> str | Rows:
-    """What was done, in words; of DESCRIBE CATALOG the rows."""
+    """Carry out the statement. Returns what was done, in words; for DESCRIBE CATALOG, the rows."""
     name, where = statement.name, str(statement.position)
     match statement.what:
         case "CREATE CATALOG":
