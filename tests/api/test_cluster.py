@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.api import KeyedProcessFunction, StreamExecutionEnvironment, Types, ValueStateDescriptor
+from penstock.api import (
+    AsyncDataStream,
+    AsyncFunction,
+    JobClient,
+    KeyedProcessFunction,
+    Sink,
+    Source,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
 from penstock.embedded import EmbeddedCluster
-from penstock.errors import FunctionError
+from penstock.errors import FunctionError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -24,18 +41,133 @@ class Counting(KeyedProcessFunction):
         yield value[0], n
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("backend", ["hashmap", "leveldb"])
-def test_programs_run_on_a_cluster(backend: str) -> None:
-    with EmbeddedCluster(slots=2) as cluster:
-        env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, "restart-strategy.type": "none"})
-        env.set_parallelism(2).set_state_backend(backend)
-        rows = [(f"k{i % 5}", i) for i in range(5_000)]
-        counted = env.from_collection(rows, PAIR).key_by(lambda r: r[0]).process(Counting(), PAIR)
-        got = list(counted.execute_and_collect("counting"))
-        assert Counter(got) == Counter((f"k{k}", n) for k in range(5) for n in range(1, 1_001))
+pytestmark = pytest.mark.cluster
 
-        broken = env.from_collection([1, 0]).map(lambda x: 1 // x, Types.LONG())
-        with pytest.raises(FunctionError, match="ZeroDivisionError") as err:
-            list(broken.execute_and_collect("broken"))
-        assert str(err.value).startswith("Traceback")
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(slots=2) as made:
+        yield made
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "leveldb"])
+def test_programs_run_on_a_cluster(cluster: EmbeddedCluster, backend: str) -> None:
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, "restart-strategy.type": "none"})
+    env.set_parallelism(2).set_state_backend(backend)
+    rows = [(f"k{i % 5}", i) for i in range(5_000)]
+    counted = env.from_collection(rows, PAIR).key_by(lambda r: r[0]).process(Counting(), PAIR)
+    got = list(counted.execute_and_collect("counting"))
+    assert Counter(got) == Counter((f"k{k}", n) for k in range(5) for n in range(1, 1_001))
+
+    broken = env.from_collection([1, 0]).map(lambda x: 1 // x, Types.LONG())
+    with pytest.raises(FunctionError, match="ZeroDivisionError") as err:
+        list(broken.execute_and_collect("broken"))
+    assert str(err.value).startswith("Traceback")
+
+
+def counting_for_ever(cluster: EmbeddedCluster, out: Path, **config: str) -> JobClient:
+    """A job that writes how many rows it has seen, with each row."""
+    env = StreamExecutionEnvironment(
+        {"rest.address": cluster.rest_url, "restart-strategy.type": "none", **config}
+    )
+    env.enable_checkpointing(500)
+    row = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
+    source = Source.connector("datagen", row, {"rows-per-second": 200})
+    counted = (
+        env.from_source(source, None, "endless")
+        .map(lambda r: ("all", r.n), PAIR)
+        .key_by(lambda r: r[0])
+        .process(Counting(), PAIR)
+        .uid("count")
+    )
+    counted.sink_to(Sink.connector("filesystem", {"path": str(out), "format": "json"}))
+    job = env.execute_async("endless")
+    assert job is not None
+    return job
+
+
+def written(out: Path) -> list[int]:
+    """The last column of all rows that are committed."""
+    files = [f for f in out.glob("part-*") if f.is_file()]
+    return sorted(list(json.loads(line).values())[-1] for f in files for line in f.read_text().splitlines())
+
+
+def until(true: Callable[[], bool]) -> None:
+    while not true():
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_job_clients_take_savepoints_and_jobs_start_from_them(
+    cluster: EmbeddedCluster, drain: bool, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    job = counting_for_ever(cluster, out)
+    until(lambda: job.get_job_status() == "RUNNING")
+    future = job.trigger_savepoint(str(tmp_path / "kept"))
+    location = future.result()
+    assert location == future.result()
+    assert Path(location.removeprefix("file://")).is_relative_to(tmp_path / "kept")
+    assert job.get_job_status() == "RUNNING"
+
+    until(lambda: bool(written(out)))
+    stopped_at = job.stop_with_savepoint(drain, str(tmp_path / "kept")).result()
+    assert stopped_at != location
+    job.get_job_execution_result()
+    before = written(out)
+    assert before == list(range(1, len(before) + 1))
+
+    again = counting_for_ever(cluster, out, **{"execution.state-recovery.path": stopped_at})
+    until(lambda: len(written(out)) > len(before))
+    again.stop_with_savepoint(advance_to_end_of_event_time=False).result()
+    assert again.get_job_execution_result().details["state"] == "FINISHED"
+    after = written(out)
+    assert after == list(range(1, len(after) + 1))
+
+
+def test_a_savepoint_of_a_job_that_has_ended_is_an_error(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    job = counting_for_ever(cluster, tmp_path / "out")
+    job.cancel()
+    until(lambda: job.get_job_status().is_globally_terminal_state())
+    with pytest.raises(PenstockError):
+        job.trigger_savepoint().result()
+    job.close()
+
+
+class AnswersBehind(AsyncFunction):
+    """Answers once the file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    async def async_invoke(self, value: int) -> list[int]:
+        while not self.file.exists():  # noqa: ASYNC110 (the test makes the file)
+            await asyncio.sleep(0.05)
+        return [value]
+
+
+def test_a_checkpoint_that_waits_for_answers_at_the_end_of_the_input_is_given_up(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """The function answers only after the checkpoint: this one ends by its timeout, and the job goes on."""
+    env = StreamExecutionEnvironment(
+        {
+            "rest.address": cluster.rest_url,
+            "restart-strategy.type": "none",
+            "execution.checkpointing.timeout": "1 s",
+            "execution.checkpointing.tolerable-failed-checkpoints": "1000",
+        }
+    )
+    answers = tmp_path / "answers"
+    numbers = env.from_collection([1, 2, 3], Types.LONG())
+    asked = AsyncDataStream.unordered_wait(numbers, AnswersBehind(answers), 0, 10, Types.LONG())
+    asked.sink_to(Sink.connector("filesystem", {"path": str(tmp_path / "out"), "format": "json"}))
+    job = env.execute_async("asking")
+    assert job is not None
+    until(lambda: job.get_job_status() == "RUNNING")
+    with pytest.raises(PenstockError, match="savepoint of job"):
+        job.trigger_savepoint(str(tmp_path / "kept")).result()
+    assert job.get_job_status() == "RUNNING"
+    answers.touch()
+    assert job.get_job_execution_result().details["state"] == "FINISHED"
+    assert written(tmp_path / "out") == [1, 2, 3]
