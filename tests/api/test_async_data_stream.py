@@ -211,6 +211,41 @@ def test_records_without_an_answer_are_state() -> None:
     assert sorted(Gate.asked) == [1, 2, 3, 4, 5, 6]
 
 
+def collecting(stream: Any) -> Any:
+    """The job that collects the stream."""
+    stream.sink_to(Sink.connector("collect")).set_parallelism(1)
+    return stream.get_execution_environment().job_graph()
+
+
+def test_at_the_end_of_the_input_a_checkpoint_waits_for_the_answers() -> None:
+    graph = collecting(AsyncDataStream.unordered_wait(numbers(3), Later(), 0, 10, LONG))
+
+    async def run() -> Any:
+        Gate.closed = True
+        async with JobHarness(graph) as job:
+            await job.until(lambda: len(Gate.asked) == 3)
+            checkpoint = asyncio.create_task(job.checkpoint())
+            for _ in range(300):
+                await asyncio.sleep(0)
+            assert not checkpoint.done()
+            Gate.closed = False
+            await checkpoint
+            return await job.wait()
+
+    assert sorted(row[0] for row in asyncio.run(run()).rows) == [10, 20, 30]
+
+
+def test_at_the_end_of_the_input_the_timeout_bounds_a_checkpoint() -> None:
+    graph = collecting(AsyncDataStream.ordered_wait(numbers(2), Never(), 500, 10, LONG))
+
+    async def run() -> Any:
+        async with JobHarness(graph) as job:
+            await job.checkpoint()
+            return await job.wait()
+
+    assert [row[0] for row in asyncio.run(run()).rows] == [-1, 1, -2, 2]
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "words"),
     [
