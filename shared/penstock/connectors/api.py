@@ -1,4 +1,4 @@
-"""The public port of connectors: what a package that brings one imports.
+"""The public port of connectors: the names that a package with a connector of its own imports.
 
 ``Connector`` names options, checks tables, and makes a ``SourceEnumerator`` and ``SourceReader``, a
 ``SinkWriter`` or a ``LookupSource``. docs/extending/connector.md shows one from end to end;

@@ -1,4 +1,5 @@
-"""A server that is away: how long to wait before the next attempt, and one word in the log about why nothing moves."""
+"""Handles a server that does not answer: the pause before the next attempt, and a log event that says why no
+rows move."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 _log = EventLog("penstock.connectors")
 
-#: Seconds before the second attempt, and at most.
+#: The pause before the second attempt and the longest pause, in seconds.
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.1, 5.0
 
 
@@ -31,7 +32,8 @@ class Away:
         self.attempts = 0
 
     def failed(self, error: BaseException) -> float:
-        """An attempt failed: says so, once for each reason, and gives the seconds to wait before the next one."""
+        """An attempt failed: logs it, once for each reason, and returns the seconds to wait before the next
+        attempt."""
         self.attempts += 1
         reason = str(error) or type(error).__name__
         if reason != self._said:
@@ -47,7 +49,8 @@ class Away:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], away: Away, retries: int | None) -> T:
-    """What ``call`` gives, tried again after an ExternalError. ``retries``: at most so often; None: for ever."""
+    """The result of ``call``, which is called again after an ExternalError. ``retries``: the most
+    repetitions; None: no limit."""
     while True:
         try:
             found = await call()
@@ -62,9 +65,8 @@ async def patiently(call: Callable[[], Awaitable[T]], away: Away, retries: int |
 
 
 def need_package(module: str, package: str, extra: str, owner: str) -> None:
-    """ConnectorError that names the extra where the client library ``package`` is not installed.
-
-    ``module``: what it is imported as; ``owner``: the connector, for the error.
+    """Raises a ConnectorError that names the extra, if the client library ``package`` is not installed.
+    ``module``: the module to import; ``owner``: the connector, for the error.
     """
     if importlib.util.find_spec(module) is None:
         raise ConnectorError(

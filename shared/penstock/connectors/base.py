@@ -1,8 +1,8 @@
 """The public connector interface: sources, sinks, and the factory that names them.
 
 A source is split into *splits*. An enumerator (a task of parallelism 1) discovers them
-and assigns each to a reader; a reader reads its splits in order, never blocks, and says
-where it stands. Both run on the slot's event loop: network clients may be asyncio.
+and assigns each to a reader; a reader reads its splits in order, never blocks, and tells its positions. Both
+run on the slot's event loop, so network clients may use asyncio.
 Blocking work that releases the interpreter's lock goes through ``SourceContext.run``.
 
 A sink writer takes batches, cuts an epoch at every barrier, and commits an epoch,
@@ -45,8 +45,8 @@ class Split(msgspec.Struct, frozen=True):
 
     Args:
         id: Stable over restarts: a path, a stream and subject.
-        payload: What the reader needs to read it, of JSON types.
-        position: None at the start, later what ``SourceReader.snapshot`` gave.
+        payload: Whatever the reader needs to read the split, of JSON types.
+        position: None at the start, later the position from ``SourceReader.snapshot``.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Split(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SourceContext:
-    """What an enumerator, reader or writer may use.
+    """The surroundings that an enumerator, reader or writer may use.
 
     Args:
         job_id: Id of the job.
@@ -64,11 +64,11 @@ class SourceContext:
         subtask_index: Index of the subtask, from 0.
         parallelism: Number of the operator's subtasks.
         attempt: Number of this run of the task, from 1.
-        options: The table's options, as text. One that names a secret is looked up whenever it is read.
+        options: The table's options, as text. An option that names a secret is resolved whenever it is read.
         schema: Physical columns of the table.
         projection: Columns to deliver: indices into ``schema``.
         metadata: Metadata keys whose columns follow those of ``projection``.
-        pushed: What ``Connector.push_down`` gave.
+        pushed: The result of ``Connector.push_down``.
         config: The job's configuration.
         metrics: The operator's metrics.
         on_error: The table's option ``on-error``.
@@ -114,7 +114,7 @@ class SourceContext:
 
 
 class SourceEnumerator(ABC):
-    """Discovers the splits of a source. The ids of those that are assigned are part of checkpoints."""
+    """Discovers the splits of a source. The ids of assigned splits are part of checkpoints."""
 
     @abstractmethod
     async def discover(self, ctx: SourceContext, known: set[str]) -> Sequence[Split]:
@@ -123,7 +123,7 @@ class SourceEnumerator(ABC):
         Called at the start and, if the source is unbounded, every ``discovery_interval_ms``.
         """
 
-    #: None: discover once.
+    #: Time between two discoveries, ms; None: discover once.
     discovery_interval_ms: int | None = None
     #: Set before ``discover`` if the splits are read much later. Their start is fixed now, so that rows
     #: which expire meanwhile are an error, not a gap.
@@ -159,11 +159,11 @@ class SourceReader(ABC):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Split]) -> None:
-        """Read these too, from their positions."""
+        """Read these splits, too, from their positions."""
 
     @abstractmethod
     def poll(self) -> Fetched | None:
-        """Rows that are there now (≤ ``batch_rows``), or None. Never waits."""
+        """The rows that are available now (at most ``batch_rows``), or None. Never waits."""
 
     @abstractmethod
     async def wait(self) -> None:
@@ -171,7 +171,7 @@ class SourceReader(ABC):
 
     @abstractmethod
     def finished_splits(self) -> set[str]:
-        """Ids of splits read to their end (bounded only)."""
+        """Ids of the splits that were read to their end; only bounded splits end."""
 
     def caught_up(self, split_id: str) -> bool:
         """True if the split has nothing left to read at this moment: only then may it be declared idle."""
@@ -183,17 +183,17 @@ class SourceReader(ABC):
 
     @abstractmethod
     def snapshot(self) -> list[Split]:
-        """Every assigned split with its position after the last ``poll``ed row
-        (finished ones too)."""
+        """Every assigned split, also a finished one, with its position after the last row that ``poll``
+        returned."""
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
-        """The checkpoint ``checkpoint_id`` is complete; ``positions``: what ``snapshot`` gave for it.
-
-        No restore goes back behind them, so what lies before may be released, or told to a broker.
+        """The checkpoint ``checkpoint_id`` is complete; ``positions``: the result of ``snapshot`` for it.
+        No restore goes back before these positions, so the reader may release earlier rows, or commit the
+        positions to a broker.
         """
 
     def pending_records(self) -> int | None:
-        """Records known to lie ahead (lag), for metrics."""
+        """The number of records not read yet (lag), for metrics; None: unknown."""
         return None
 
     async def close(self) -> None:
@@ -203,8 +203,8 @@ class SourceReader(ABC):
 class LookupSource:
     """Rows of an external table by key, for lookup joins. Runs on the slot's event loop.
 
-    A failure that another try may mend is raised as ``ExternalError``; the join then tries up to
-    ``lookup.max-retries`` times more. The join caches; the source need not.
+    A failure that may pass is raised as ``ExternalError``; the join then retries up to ``lookup.max-retries``
+    times. The join caches rows, so the source need not.
     """
 
     async def open(self, ctx: SourceContext) -> None:
@@ -233,8 +233,8 @@ class SinkWriter(ABC):
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         """Connect, with ``ctx`` for the table and the subtask.
 
-        ``restored``: committables of the checkpoint that the job was restored from. Commit them again (idempotently)
-        before writing anything, and abort what is newer.
+        ``restored``: committables of the checkpoint that the job was restored from. Commit them again
+        (idempotently) before writing anything, and abort everything newer.
         """
         self.ctx = ctx
 
@@ -243,14 +243,15 @@ class SinkWriter(ABC):
         """Take rows (with ``kinds`` when the sink takes changelogs)."""
 
     def ready(self) -> bool:
-        """False: the task waits with ``wait_ready`` before the next ``write``."""
+        """Whether the writer takes rows now. If not, the task awaits ``wait_ready`` before the next
+        ``write``."""
         return True
 
     async def wait_ready(self) -> None:
         """Wait until ``ready()`` is True."""
 
     async def flush(self) -> None:
-        """The input ran empty: write out what is buffered, if the guarantee allows it."""
+        """The input ran empty: write out buffered rows, if the guarantee allows it."""
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         """Cut the epoch *now*, synchronously; the awaitable gives its committables once
@@ -264,16 +265,16 @@ class SinkWriter(ABC):
         return nothing()
 
     async def commit(self, checkpoint_id: int) -> None:
-        """Everything up to this checkpoint's epoch becomes visible. Repeatable."""
+        """Make everything up to this checkpoint's epoch visible. The call may be repeated."""
 
     def needs_commit(self) -> bool:
-        """True: something written waits for ``commit``. At the end of its input the task
-        then finishes only after one more checkpoint is complete."""
+        """Whether written rows wait for ``commit``. If so, the task finishes at the end of its input only
+        after one more checkpoint is complete."""
         return type(self).commit is not SinkWriter.commit
 
     async def finish(self) -> None:
-        """All input has ended, all is committed; the last call before the final state is
-        taken (``begin_checkpoint``, unless there was a final checkpoint) and ``close``."""
+        """All input has ended and everything is committed. This is the last call before the final state is
+        taken (``begin_checkpoint``, unless there was a final checkpoint) and before ``close``."""
 
     async def close(self) -> None:
         """Close connections. Called once, also after a failure."""
@@ -282,13 +283,13 @@ class SinkWriter(ABC):
         """Called instead of all methods above: delete what attempts before ``ctx.attempt`` staged and no
         checkpoint will commit.
 
-        It is for an engine that has no checkpoint to continue from.
+        An engine that has no checkpoint to continue from calls this.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What a planner knows of one table.
+    """A table as the planner gives it to a connector.
 
     Args:
         schema: The physical columns.
@@ -318,19 +319,21 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
-    #: The options that determine which data a table is, for its state in a savepoint: others may change.
-    #: None = all of them.
+    #: The options that say which data the table holds. A savepoint's state fits only a table with equal
+    #: values of these options; other options may change. None: all options.
     location: tuple[str, ...] | None = None
-    #: INSERT OVERWRITE: its writer, given ``sink.overwrite``, replaces the rows that are there.
+    #: Whether INSERT OVERWRITE is supported: with the option ``sink.overwrite`` the writer replaces the
+    #: present rows.
     overwrites: bool = False
-    #: PARTITIONED BY: given ``partition.keys``, it stores rows by the values of these columns.
+    #: Whether PARTITIONED BY is supported: with the option ``partition.keys`` rows are stored by the values
+    #: of these columns.
     partitioned: bool = False
-    #: Kinds of ``lookup.cache`` it can serve lookup joins with, the default first (see
-    #: ``connectors.lookup``); empty = it cannot be looked up.
+    #: The values of ``lookup.cache`` that the connector supports, the default first (see
+    #: ``connectors.lookup``). Empty: no lookups.
     lookup_caches: tuple[str, ...] = ()
-    #: ROW columns may be declared with only the fields that a query reads.
+    #: Whether ROW columns may be declared with only the fields that a query reads.
     nested_projection: bool = False
-    #: Rows lie in the process that plans: Spark's driver reads and writes them itself.
+    #: Whether rows are in the planning process, so that Spark's driver reads and writes them itself.
     in_process: bool = False
     #: How readers and writers use the slot's threads; the conformance kit measures it.
     runs: Runs = "loop"
@@ -355,7 +358,7 @@ class Connector(ABC):
     def push_down(
         self, table: TableInfo, *, columns: Sequence[int], equals: Mapping[int, Any]
     ) -> Mapping[str, Any]:
-        """What the source applies itself (``SourceSpec.pushed``); empty = nothing.
+        """The parts of a query that the source applies itself (``SourceSpec.pushed``); empty: none.
 
         Args:
             table: The table.
@@ -388,7 +391,7 @@ class Connector(ABC):
         return "at-least-once"
 
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
-        """Changelog modes it accepts: ``append``, ``upsert``, ``retract``."""
+        """The changelog modes that the sink accepts: ``append``, ``upsert``, ``retract``."""
         return ("append",)
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:

@@ -1,9 +1,9 @@
 """``blackhole``: consumes every column, counts rows, keeps a checksum.
 
-The checksum depends neither on the order of rows nor on their batches: see ``checksum``. So two numbers,
-``sinkRows`` and ``sinkChecksum``, compare two runs of one job. Updates by a key come without the old row, as
-for Flink's sink of this name. With ``'changelog' = 'retract'`` the old row comes too and subtracts, and the
-checksum is that of the final rows, however updates were combined on the way.
+The checksum depends neither on the order of rows nor on their batches: see ``checksum``. Two runs of one job
+can therefore be compared by two numbers, ``sinkRows`` and ``sinkChecksum``. Updates by key come without the
+old row, as in Flink's sink of this name. With ``'changelog' = 'retract'`` the old rows come, too, and are
+subtracted: the checksum is then that of the final rows, however updates were combined on the way.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def batch_checksum(batch: Batch) -> int:
 
 
 class BlackholeWriter(SinkWriter):
-    """Rows and checksum survive in checkpoints, so that a restored run counts once."""
+    """Counts rows. The count and the checksum are part of checkpoints, so a restored run counts each row
+    once."""
 
     def __init__(self) -> None:
         self.rows = 0

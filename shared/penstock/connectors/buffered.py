@@ -16,22 +16,21 @@ if TYPE_CHECKING:
 
     from penstock.types import Batch
 
-#: Seconds that a batch which is being sent may take to end when the task ends.
+#: When the task ends, the seconds that the batch under way may still take.
 _LAST_WORDS_S = 5.0
 
 
 class BufferedWriter(SinkWriter):
-    """At least once: a checkpoint waits until the rows before its barrier were acknowledged.
-
-    A subclass makes items of rows (``encode``) and sends them (``send``).
+    """Writes at least once: a checkpoint waits until the rows before its barrier are acknowledged.
+    A subclass turns rows into items (``encode``) and sends them (``send``).
 
     Args:
         where: The connector and its server, for the log.
         max_items: Items of one batch at most.
         max_bytes: Bytes of one batch at most, about; None: no limit.
         interval_ms: Rows wait no longer than this under load.
-        retries: How often a failed batch is sent again; None: for ever.
-        pauses_s: Seconds before the first and at most before a later attempt.
+        retries: How often a failed batch is sent again; None: no limit.
+        pauses_s: The pause before the first repetition and the longest pause, in seconds.
         waits: False: a checkpoint does not wait (guarantee ``none``).
     """
 
@@ -56,7 +55,8 @@ class BufferedWriter(SinkWriter):
         #: The one task that sends.
         self._sending: asyncio.Task[None] | None = None
         self._closing = False
-        #: Items of a failed batch are in no buffer: nothing may be sent behind them.
+        #: The error of a failed batch. Its items are in no buffer any more, so nothing may be sent after
+        #: them.
         self._failure: BaseException | None = None
         self._flushed_ms = 0
 
@@ -68,9 +68,9 @@ class BufferedWriter(SinkWriter):
 
     @abstractmethod
     async def send(self, items: Sequence[Any]) -> Sequence[Any]:
-        """Send ``items`` in order and wait until they are acknowledged; gives those that must be sent again.
-
-        An ExternalError: all of them are sent again after a pause.
+        """Send ``items`` in order and wait until they are acknowledged; returns those that must be sent
+        again.
+        After an ExternalError all items are sent again after a pause.
         """
 
     def size_of(self, item: Any) -> int:
@@ -121,8 +121,8 @@ class BufferedWriter(SinkWriter):
         await self._until_sent(self._taken)
 
     async def close(self) -> None:
-        """Lets the batch that is under way end, for a moment: cut off, it could still arrive, behind what the next
-        attempt writes."""
+        """Waits a moment for the batch under way: a batch that is cut off could still arrive, after rows of
+        the next attempt."""
         self._closing = True
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=_LAST_WORDS_S)
@@ -143,7 +143,7 @@ class BufferedWriter(SinkWriter):
     async def _over(self) -> None:
         """Waits until the batch under way, if any, is sent; raises its error."""
         if self._sending is not None:
-            # Not awaited itself: the waiting task may be cancelled, the batch must not be.
+            # ``wait`` instead of a plain await: the waiting task may be cancelled, but the batch must not be.
             await asyncio.wait([self._sending])
         self._check()
 
@@ -154,7 +154,8 @@ class BufferedWriter(SinkWriter):
             await self._over()
 
     async def _send_out(self) -> None:
-        """Sends what is in the buffer, in batches, until less than a batch is left behind what was there."""
+        """Sends the items that are in the buffer now, in batches; continues until less than a full batch
+        follows them."""
         try:
             goal = self._taken
             while self._sent < goal:

@@ -1,9 +1,9 @@
 """A checksum of rows that depends neither on their order nor on their batches.
 
-It reads every byte, cheaply, so that a benchmark's sink measures the job and not itself: for each row one
-64-bit hash over the fixed-width values and the lengths of strings and lists (so values are tied to their
-row), and for each column the sum of all string bytes. All sums are modulo 2**64. Storage under NULL does not
-count.
+The checksum reads every byte but is cheap, so that a benchmark measures the job and not its sink. It adds up
+a 64-bit hash of each row, over the fixed-width values and the lengths of strings and lists (which ties values
+to their row), and for each column the sum of all string bytes. All sums are modulo 2**64. The storage of NULL
+values does not count.
 """
 
 from __future__ import annotations

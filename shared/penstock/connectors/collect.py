@@ -1,14 +1,12 @@
-"""``collect``: a SELECT's rows, as chunk objects in the job's store, for a reader outside.
+"""``collect``: writes the rows of a SELECT as chunk objects into the job's store, for a client to read.
 
 A chunk is an Arrow IPC stream of external Arrow columns after a ``__kind`` uint8 column,
 at ``jobs/<job_id>/results/<job_attempt:06d>-<sequence:012d>``. Its schema metadata say
 ``offset`` (result rows before this chunk), ``end`` (``true`` on the last one) and ``settled``
-(rows before a completed checkpoint; absent without checkpoints). After a restart the new
-attempt goes on from the offset in its checkpoint: a reader that sees a chunk of a higher
-attempt with offset k forgets what it had from row k on; k is never below ``settled``.
-
-Chunks go out as soon as input runs empty (the first at once, then at most every 50 ms)
-or at 16k rows. With ``bounded = false`` the writer stays at most 256 chunks ahead of the
+(rows before a completed checkpoint; absent without checkpoints). After a restart the new attempt continues
+from the offset in its checkpoint. A reader that sees a chunk of a higher attempt with offset k must drop its
+rows from row k on; k is never below ``settled``. A chunk is written when the input runs empty (the first at
+once, then at most every 50 ms) or at 16k rows. With ``bounded = false`` the writer stays at most 256 chunks ahead of the
 reader, which acknowledges by writing ``jobs/<job_id>/results-ack/<attempt>-<sequence>``.
 """
 
@@ -74,8 +72,8 @@ def parse_chunk_name(key: str) -> tuple[int, int]:
 
 
 def encode_chunk(batch: Batch, *, offset: int, end: bool, settled: int | None = None) -> bytes:
-    """The bytes of a chunk: Arrow rows led by their kinds, with ``offset`` (rows before it) and ``end`` as
-    metadata."""
+    """The bytes of a chunk: the kinds as first column, then the rows, with ``offset`` (rows before the chunk)
+    and ``end`` as metadata."""
     rows = batch.to_external_arrow()
     kinds = np.zeros(len(batch), np.uint8) if batch.kinds is None else batch.kinds
     fields = [pa.field(KIND_FIELD, pa.uint8()), *rows.schema]
@@ -125,7 +123,7 @@ def decode_chunk(key: str, data: bytes) -> ResultChunk:
 
 
 class CollectWriter(SinkWriter):
-    """Parallelism 1. State: the number of result rows before the barrier."""
+    """Writes chunks; runs at parallelism 1. Its state is the number of result rows before the barrier."""
 
     def __init__(self, schema: Schema, *, bounded: bool) -> None:
         self._schema = schema
@@ -135,7 +133,8 @@ class CollectWriter(SinkWriter):
         self._offset = 0  # rows in chunks already put
         self._taken = 0  # rows taken so far, those of restored attempts included
         self._sequence = 0
-        #: Offset at each checkpoint's barrier, until it is complete; and at the last complete one.
+        #: The offset at the barrier of each checkpoint that is not complete yet. The next attribute is that
+        #: of the last complete one.
         self._cuts: dict[int, int] = {}
         self._settled: int | None = None
         self._wanted = asyncio.Event()
@@ -183,7 +182,7 @@ class CollectWriter(SinkWriter):
             self._wanted.set()
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        offset = self._taken  # not what is stored and buffered: a chunk may be on its way
+        offset = self._taken  # stored plus buffered rows would be too few: a chunk may be on its way
         self._cuts[checkpoint_id] = offset
 
         async def written() -> list[bytes]:
@@ -233,7 +232,7 @@ class CollectWriter(SinkWriter):
     async def _write_out(self, until: int | None, *, end: bool = False) -> None:
         """Write the buffered rows (up to row ``until``) in chunks."""
         async with self._busy:
-            self._check()  # a chunk that could not be stored is lost, whatever comes after it
+            self._check()  # after a chunk that could not be stored, no further chunk may follow
             while self._buffer and (until is None or self._offset < until):
                 await self._put(self._cut(), end=False)
             if end:
@@ -345,7 +344,7 @@ class MaterializedResult:
         self._rows: list[Row] = []
 
     def add(self, chunk: ResultChunk) -> None:
-        """Takes a chunk, and drops the rows that it replaces."""
+        """Adds a chunk, and drops the rows that it replaces."""
         del self._log[chunk.offset :]
         self._log.extend(changes_of(chunk))
         self._dirty = True
@@ -376,7 +375,7 @@ def materialize(log: Sequence[Change], keys: Sequence[int] | None = None) -> lis
         return list(current.values())
     if not any(kind in (1, 3) for kind, _ in log):
         return [row for _, row in log]
-    # Nested values are lists and dicts: compared by their text, which is exact for them.
+    # Nested values are lists and dicts, which cannot be hashed; their text identifies them exactly.
     places: dict[str, list[int]] = {}
     out: list[Row | None] = []
     for kind, row in log:

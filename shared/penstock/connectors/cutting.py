@@ -1,4 +1,4 @@
-"""Cuts a batch of a source where that loses nothing: the old and the new row of an update stay together."""
+"""Cuts a batch of a source so that the old and the new row of an update stay together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``datagen``: made-up rows, as Flink's connector of that name makes them.
+"""``datagen``: generated rows, as in Flink's connector of that name.
 
 Per field ``fields.<name>.kind`` = ``random`` (default) or ``sequence``, with ``min``,
 ``max``, ``length``, ``start``, ``end``, ``null-rate``, ``max-past``. Random values are a
@@ -139,7 +139,7 @@ _RANDOM = (
 
 
 def total_rows(table: TableInfo) -> int | None:
-    """Rows of all readers together; None = without end."""
+    """The number of rows of all readers together; None: unbounded."""
     ends = [s.settings["end"] - s.settings["start"] + 1 for s in field_specs(table) if s.is_sequence]
     given = OPTIONS.read_one(table.options, "number-of-rows")
     if given is not None:
@@ -148,8 +148,8 @@ def total_rows(table: TableInfo) -> int | None:
 
 
 class RowMaker:
-    """Rows [first, first + n) of one split. ``stride``: splits; row i is row
-    i * stride + index of the table (what sequences count)."""
+    """Makes rows of one split. ``stride``: the number of splits. Row i of the split is row i * stride + index
+    of the table, which is what sequences count."""
 
     def __init__(self, specs: Sequence[FieldSpec], seed: int, index: int, stride: int) -> None:
         self._specs = specs

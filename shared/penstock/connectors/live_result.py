@@ -1,8 +1,8 @@
-"""The current rows of an unbounded result, for a person who watches: no history is kept.
+"""The current rows of an unbounded result, for a person who watches it. No history is kept.
 
-It holds, for appended rows the last few and a count; for updates by key one row for each key; otherwise each
-different row with its number. A restart of the job takes the changelog back to its last checkpoint. So the
-changes since the last settled chunk are held too, beside the table as it was there.
+For appended rows it holds the last few and a count; for updates by key, one row for each key; otherwise each
+distinct row with its number of copies. A restart of the job takes the changelog back to its last checkpoint,
+so the table at the last settled chunk and the changes since then are held, too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ADDS = (0, 2)
 
 
 class LiveResult:
-    """``mode``: the changelog's; ``keys``: columns of the upsert key; ``shown``: how many rows will be asked
-    for at most."""
+    """The current rows of a result. ``mode``: the changelog mode; ``keys``: columns of the upsert key;
+    ``shown``: the most rows that will be shown."""
 
     def __init__(self, mode: str, keys: Sequence[int] | None, shown: int) -> None:
         self._shown = shown
@@ -36,10 +36,11 @@ class LiveResult:
         self._since: list[Change] = []
 
     def add(self, chunk: ResultChunk) -> None:
-        """Takes a chunk; one that starts before the end replaces the rows behind its start."""
+        """Add a chunk. A chunk that starts before the end replaces the rows after its start."""
         at = self._settled_at + len(self._since)
         if chunk.settled is None:
-            # No checkpoints: a restart begins again, so no row in between can come back.
+            # Without checkpoints a restart begins at row 0, so the changelog never goes back to a row in
+            # between.
             if chunk.offset == 0:
                 self._current = self._new()
             self._apply(self._current, changes_of(chunk))
@@ -106,7 +107,7 @@ class _Table(Protocol):
 
 
 class _Tail:
-    """Appended rows: the last ones."""
+    """The last ones of appended rows."""
 
     def __init__(self, shown: int) -> None:
         self._rows: deque[Row] = deque(maxlen=shown)
@@ -139,7 +140,7 @@ class _ByKey:
         self._rows: dict[str, Row] = {}
 
     def change(self, kind: int, row: Row) -> None:
-        # Nested values are lists and dicts: their text tells them apart exactly.
+        # Nested values are lists and dicts, which cannot be hashed; their text identifies them exactly.
         key = repr([row[i] for i in self._keys])
         if kind in _ADDS:
             self._rows[key] = row

@@ -1,4 +1,4 @@
-"""The ``lookup.*`` options of tables that lookup joins read: what is cached, for how long."""
+"""The ``lookup.*`` options of tables that lookup joins read: which rows are cached, and for how long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SET = OptionSet("lookup join", LOOKUP_OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class LookupSettings:
-    """Durations in ms; None = without end."""
+    """The settings of a lookup. Durations are in ms; None: without end."""
 
     cache: str = "NONE"
     max_retries: int = 3
@@ -65,8 +65,8 @@ class LookupSettings:
 
 
 def lookup_settings(connector: Connector, options: Mapping[str, str], *, where: str) -> LookupSettings:
-    """The settings of a table; ConnectorError for a cache that the connector does not have, and for options
-    of another cache."""
+    """The lookup settings of a table. ConnectorError for a cache that the connector does not support, and for
+    options of another cache."""
     known = connector.lookup_caches
     if not known:
         raise ConnectorError(

@@ -1,4 +1,5 @@
-"""Sources that make their rows up: shares of the readers, a pace, and positions that are row numbers."""
+"""The common part of sources that generate their rows: shares of the readers, a pace, and row numbers as
+positions."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types import Batch
 
-#: Paced readers make rows in steps of this long.
+#: The time between two steps in which paced readers make rows, ms.
 _STEP_MS = 20
 
 
 class SharesEnumerator(SourceEnumerator):
-    """One split for each reader; each makes its share of ``total`` rows (None: without end)."""
+    """Discovers one split for each reader. Each split is a share of ``total`` rows (None: unbounded)."""
 
     def __init__(self, total: int | None) -> None:
         self._total = total
@@ -37,15 +38,16 @@ class SharesEnumerator(SourceEnumerator):
 
 @dataclass(slots=True)
 class Share:
-    """The rows of one split: row i of it is row i * ``of`` + ``index`` of the table."""
+    """The rows of one split. Row i of the split is row i * ``of`` + ``index`` of the table."""
 
     split: Split
     index: int
     of: int
-    #: Rows made so far, and how many there are; None: without end.
+    #: ``row``: rows made so far; ``rows``: rows of the split, None: unbounded.
     row: int
     rows: int | None
-    #: When the first row of this attempt was made, and its number, for pacing.
+    #: The time at which this attempt made its first row; the next field has that row's number. Both are for
+    #: pacing.
     started_ms: int
     first: int
 
@@ -56,7 +58,7 @@ class Share:
 
 
 class PacedReader(SourceReader):
-    """Makes the rows of its splits at ``rows_per_second`` of all readers together; 0: as fast as can be."""
+    """Makes the rows of its splits at ``rows_per_second`` of all readers together; 0: no limit."""
 
     def __init__(self, rows_per_second: int) -> None:
         self._pace = rows_per_second

@@ -71,8 +71,8 @@ def format_value(value: Any, type_: t.LogicalType) -> str:
 
 
 def _time_text(value: dt.time, *, seconds: bool = False) -> str:
-    """As ``LocalTime.toString``: no seconds where they are zero (except for instants), a fraction of three
-    or six digits."""
+    """A time as Java's ``LocalTime.toString`` writes it: without seconds if they are zero (unless
+    ``seconds``), with a fraction of three or six digits."""
     if value.microsecond:
         return value.isoformat("microseconds" if value.microsecond % 1000 else "milliseconds")
     return value.isoformat("seconds" if seconds or value.second else "minutes")
@@ -86,8 +86,8 @@ def record_text(record: Any, schema: Schema) -> str:
         schema: The stream's columns.
 
     Returns:
-        A bare value as it is, a tuple ``(a,1)``, a row with names ``+I[a,1]``; what has no declared type as Python's
-        ``str`` says it.
+        A bare value as it is, a tuple ``(a,1)``, a row with names ``+I[a,1]``; a value without a declared
+        type as Python's ``str``.
     """
     if is_bare(schema):
         return _value_text(record[0], schema.types[0])
@@ -124,7 +124,7 @@ class PrintWriter(SinkWriter):
             lines = [
                 f"{prefix}{k.short}[{', '.join(map(format_value, row, types))}]\n" for k, row in batch.rows()
             ]
-        # Looked up now, not at import: the slot redirects its standard output.
+        # The stream is looked up now and not at import, because the slot redirects its standard output.
         stream = sys.stderr if self._standard_error else sys.stdout
         stream.write("".join(lines))
         stream.flush()

@@ -1,4 +1,5 @@
-"""Sources that are sent messages: a task for each split receives, the reader decodes what has come in batches."""
+"""The common part of sources that receive messages: a task for each split receives them, and the reader
+decodes them in batches."""
 
 from __future__ import annotations
 
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types.logical import LogicalType
 
-#: Messages and bytes that a reader holds before it stops receiving.
+#: The numbers of messages and of bytes that a reader holds before it stops receiving.
 MOST_MESSAGES, MOST_BYTES = 16_384, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message as it came.
+    """A received message.
 
     Args:
         data: Its bytes.
         where: Its place, for errors.
         told: Values of metadata columns, by key.
         time_us: Its own time, µs since the epoch, if it has one.
-        token: What the connector needs later: an id, a delivery tag.
+        token: A value that the connector needs later: an id, a delivery tag.
     """
 
     data: bytes
@@ -64,24 +65,26 @@ class MessageRows:
         self._loud, self._quiet = decoder(ctx.bad_record), decoder(lambda *_: None)
 
     def prepare(self, messages: Sequence[Arrived]) -> Coroutine[Any, Any, None] | None:
-        """What must be awaited before ``decode`` can take these messages; None: nothing."""
+        """A coroutine that must be awaited before ``decode`` can take these messages; None: there is nothing
+        to wait for."""
         if not self._loud.fetches:
             return None
         found: Coroutine[Any, Any, None] | None = self._loud.prepare([m.data for m in messages])
         return found
 
     def decode(self, messages: Sequence[Arrived]) -> Batch:
-        """The rows of messages; bad ones go the way of the table's policy."""
+        """The rows of messages. Bad messages are handled by the table's policy."""
         whole = self._decode(messages, self._loud)
         if whole is not None:
             return whole
-        # Some were rejected, and reported: each alone, to keep rows and metadata together.
+        # Some messages were rejected and reported. Decode each message alone, to keep rows and metadata
+        # together.
         rows = [self._decode([m], self._quiet) for m in messages]
         kept = [row for row in rows if row is not None]
         return Batch.concat(kept) if kept else Batch.empty(self._schema)
 
     def _decode(self, messages: Sequence[Arrived], decoder: Any) -> Batch | None:
-        """None when one of them was rejected."""
+        """The rows of the messages; None if a message was rejected."""
         rows, of = decoder.decode_numbered([m.data for m in messages], lambda i: messages[i].where)
         if of is not None:
             messages = [messages[i] for i in of.tolist()]
@@ -98,7 +101,7 @@ class MessageRows:
 
 
 class SplitsOnce(SourceEnumerator):
-    """The same splits, discovered once. ``made``: given the number of readers, the splits."""
+    """Discovers a fixed list of splits once. ``made``: makes the splits from the number of readers."""
 
     def __init__(self, made: Callable[[int], Sequence[Split]]) -> None:
         self._made = made
@@ -109,12 +112,12 @@ class SplitsOnce(SourceEnumerator):
 
 @dataclass(slots=True)
 class Place:
-    """A split that is being received: ``position`` is that behind the last message polled."""
+    """A split that is being received. ``position``: the position after the last polled message."""
 
     split: Split
     position: Any
     waiting: deque[Arrived] = field(default_factory=deque)
-    #: The sender has nothing more to send.
+    #: Whether the sender has nothing more to send.
     ended: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -125,9 +128,9 @@ class Place:
 
 
 class ReceivingReader(SourceReader):
-    """Receives in a task for each split, with back-pressure; a sender that is away is waited for.
-
-    A subclass says how messages come (``receive``) and where a split stands behind some messages (``advance``).
+    """Receives in a task for each split, with back-pressure, and waits for a sender that does not answer.
+    A subclass receives messages (``receive``) and computes a split's position after some messages
+    (``advance``).
     """
 
     #: Metadata key → type.
@@ -149,16 +152,16 @@ class ReceivingReader(SourceReader):
     async def receive(self, place: Place, away: Away) -> None:
         """Connect (then ``away.answered()``) and ``await self.put(place, message)`` for each message.
 
-        Returns at the end of the split. An ExternalError or OSError is tried again after a pause; what else it
-        raises fails the task.
+        Returns at the end of the split. After an ExternalError or OSError it is called again after a pause;
+        any other error fails the task.
         """
 
     @abstractmethod
     def advance(self, place: Place, messages: Sequence[Arrived]) -> Any:
-        """The position of ``place`` behind ``messages``, which were polled."""
+        """The position of ``place`` after ``messages``, which were polled."""
 
     async def put(self, place: Place, message: Arrived) -> None:
-        """A message came; waits while the reader holds enough."""
+        """Add a received message; waits while the reader holds enough."""
         place.waiting.append(message)
         self._held += 1
         self._held_bytes += len(message.data)
@@ -225,7 +228,7 @@ class ReceivingReader(SourceReader):
         return Fetched(place.split.id, self._rows.decode(messages))
 
     def _prepared(self, place: Place) -> bool:
-        """Whether the split's next messages can be decoded; begins to fetch what is missing."""
+        """Whether the split's next messages can be decoded. If not, starts to fetch what is missing."""
         if self._preparing is not None:
             if not self._preparing.done():
                 return False

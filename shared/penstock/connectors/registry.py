@@ -82,7 +82,7 @@ def hosted(connector: Connector, name: str | None = None) -> Connector:
     from penstock.connectors.helper.hosted import Hosted
 
     if name is None or name in CONNECTORS.in_this_process():
-        # An object that only this process has: another process makes one of the same class.
+        # This object exists only in this process; the helper process makes another one of the same class.
         kind = type(connector)
         name = f"{IMPORT_PATH}{kind.__module__}:{kind.__qualname__}"
         if type(CONNECTORS.find(name)) is not kind:

@@ -1,4 +1,4 @@
-"""Shared by simple connectors: an option set, roles, one fixed set of sink modes."""
+"""The common part of simple connectors: an option set, roles, and a fixed set of sink modes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DeclaredConnector(Connector):
     """A connector whose options are an ``OptionSet`` and whose roles are listed."""
 
     roles: tuple[str, ...] = ("source", "sink")
-    #: Rows are bytes in a ``'format'``, whose options are among the table's.
+    #: Whether rows are encoded in a ``'format'``, whose options are among the table's.
     takes_format: bool = False
 
     def __init__(self, options: OptionSet) -> None:
@@ -30,22 +30,22 @@ class DeclaredConnector(Connector):
         self.check_role(role)
         self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
         if role == "sink" and table.format and self._changelog(table):
-            # Options with which a format of changes cannot write.
+            # Making an encoder finds options with which a changelog format cannot write.
             get_format(table.format, where=self.option_set.owner).encoder(table.schema, table.options)
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
-        """The prefix of the table's format, which checks its own options; also of a format from another
-        package."""
+        """The prefix of the options of the table's format, also of a format from another package. The format
+        checks these options itself."""
         if not self.takes_format or not table.format:
             return ()
         return (f"{get_format(table.format, where=self.option_set.owner).name}.",)
 
     def source_mode(self, table: TableInfo) -> SourceMode:
-        """``retract`` for a format of changes."""
+        """``retract`` for a changelog format, else ``append``."""
         return "retract" if self._changelog(table) else "append"
 
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
-        """A format of changes takes updates, too, with their old rows."""
+        """A changelog format also takes updates, with their old rows."""
         return ("append", "retract") if self._changelog(table) else ("append",)
 
     def _changelog(self, table: TableInfo) -> bool:

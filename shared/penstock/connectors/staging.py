@@ -1,4 +1,5 @@
-"""Sinks that stage: the rows of an epoch lie in the object store until their checkpoint is complete.
+"""The common part of staging sinks: the rows of an epoch are kept in the object store until their checkpoint
+is complete.
 
 A broker whose transactions cannot stay open from one checkpoint to the next (NATS JetStream, Kafka by
 librdkafka) is written exactly once in two steps. ``StagedWriter`` does the first: encoded rows go into
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.staging")
 
-#: Staged rows are written out in objects of about this size.
+#: The approximate size of an object of staged rows, in bytes.
 STAGE_BYTES = 4 << 20
-#: Bytes being staged at once before ``ready`` says no.
+#: The number of bytes being staged from which ``ready`` is False.
 _MAX_STAGING_BYTES = 32 << 20
 _COMMIT_ATTEMPTS = 6
 
@@ -45,7 +46,8 @@ StagedMessage = Any
 class Committable(msgspec.Struct, frozen=True):
     """The rows of one epoch of one subtask: (object key, rows in it) in the order of writing.
 
-    ``marker``: who stages them, in the broker's words; ``job``: the job that did; ``made_ms``: when.
+    ``marker``: the broker's name for the subtask that staged them; ``job``: the job that did; ``made_ms``:
+    the time of staging.
     """
 
     marker: str
@@ -56,15 +58,17 @@ class Committable(msgspec.Struct, frozen=True):
 
 
 def decode_committables(data: bytes) -> list[Committable]:
-    """What a subtask has staged and not committed, oldest first. (Once each was an entry.)"""
+    """The epochs that a subtask has staged and not committed, oldest first. (In older checkpoints each epoch
+    is an entry of its own.)"""
     found = msgspec.json.decode(data, type=Committable | list[Committable])
     return found if isinstance(found, list) else [found]
 
 
 class StagedWriter(SinkWriter):
-    """The first step. A subclass connects in ``open``, then calls ``_open_staging`` and ``_commit_restored``."""
+    """The first step: stages rows. A subclass connects in
+    ``open``, then calls ``_open_staging`` and ``_commit_restored``."""
 
-    #: Who stages, in the broker's words; the subclass sets it before rows are written.
+    #: The broker's name for this subtask; the subclass sets it before rows are written.
     _marker: str
 
     def __init__(self) -> None:
@@ -81,7 +85,8 @@ class StagedWriter(SinkWriter):
     async def _publish(
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
     ) -> None:
-        """Send what the broker lacks of an epoch, with its marker. Repeatable; ``BrokerError`` is retried."""
+        """Send the rows of an epoch that the broker lacks, with the marker. The call may be repeated; it is
+        repeated after a ``BrokerError``."""
 
     def _open_staging(self, ctx: SourceContext) -> None:
         self.ctx = ctx
@@ -90,7 +95,7 @@ class StagedWriter(SinkWriter):
         self._store = ctx.store
 
     async def _commit_restored(self, restored: Iterable[bytes]) -> list[Committable]:
-        """Commit what the checkpoint restored from holds; gives it, oldest first."""
+        """Commit the epochs in the restored checkpoint; returns them, oldest first."""
         items = [item for data in restored for item in decode_committables(data)]
         items.sort(key=lambda item: item.checkpoint_id)
         for item in items:
@@ -100,7 +105,7 @@ class StagedWriter(SinkWriter):
     # -- staging ------------------------------------------------------------------------
 
     def _take(self, messages: Iterable[StagedMessage], size: int) -> None:
-        """Encoded rows of ``size`` bytes."""
+        """Add encoded rows of ``size`` bytes to the buffer."""
         self._check_staging()
         self._buffer.extend(messages)
         self._buffer_bytes += size
@@ -150,8 +155,9 @@ class StagedWriter(SinkWriter):
                 )
             )
             self._objects = []
-        # One entry: what a subtask restores, it commits in order. On their own, two epochs of one
-        # marker could go to two subtasks, and the later one makes the earlier one seem done.
+        # All epochs are one entry, so that one subtask restores them and commits them in order. As separate
+        # entries, two epochs of one marker could go to two subtasks, and committing the later one would make
+        # the earlier one seem committed.
         state = [msgspec.json.encode(self._uncommitted)] if self._uncommitted else []
         staging = list(self._staging)
 
@@ -165,13 +171,13 @@ class StagedWriter(SinkWriter):
     # -- commit -------------------------------------------------------------------------
 
     async def commit(self, checkpoint_id: int) -> None:
-        # What was committed before is in no state that could still be restored.
+        # No state that could still be restored contains the epochs committed before.
         done, self._committed_objects = self._committed_objects, []
         try:
             if done:
                 await self._store.delete(done)
         except ObjectStoreError as err:
-            # Rubbish that stays a little longer is no reason to begin anew.
+            # Objects that could not be deleted do no harm, so the task need not fail.
             _log.warning("staged_objects_not_deleted", objects=len(done), error=err.message)
             self._committed_objects = done
         for item in [i for i in self._uncommitted if i.checkpoint_id <= checkpoint_id]:

@@ -1,4 +1,4 @@
-"""Values of columns as text, for systems that store nothing else: key templates, fields of a hash."""
+"""Values of columns as text, for systems that store only text: key templates, fields of a hash."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_scalars(fields: Sequence[Field], owner: str) -> None:
 
 
 def writer_of(type_: t.LogicalType) -> Callable[[Any], str | bytes]:
-    """How a value (not NULL) is written."""
+    """The function that writes a value (not NULL) of ``type_``."""
     match type_:
         case t.BooleanType():
             return lambda value: "true" if value else "false"
@@ -61,7 +61,7 @@ def writer_of(type_: t.LogicalType) -> Callable[[Any], str | bytes]:
 
 
 def reader_of(type_: t.LogicalType) -> Callable[[bytes], Any]:
-    """How bytes are read. Raises ValueError or ArithmeticError."""
+    """The function that reads a value of ``type_`` from bytes. It raises ValueError or ArithmeticError."""
     match type_:
         case t.BooleanType():
             return _boolean
@@ -106,7 +106,7 @@ def written(columns: Sequence[Column]) -> list[tuple[str | bytes | None, ...]]:
 
 
 def read_value(field: Field, data: bytes | None, where: str) -> Any:
-    """The value of a column. RecordError that names it when the text is none of its type."""
+    """The value of a column. Raises a RecordError that names the column if the text does not fit its type."""
     try:
         if data is None:
             if not field.type.nullable:

@@ -1,4 +1,4 @@
-"""The source of a Delta table: the files of a version, then what each later version adds."""
+"""The source of a Delta table: reads the files of a version, then the files that each later version adds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext, TableInfo
 
-#: Versions looked at in one discovery.
+#: The most versions that one discovery reads.
 _MOST_VERSIONS = 100
-#: Features of tables that readers here know. ``deletionVectors`` and ``columnMapping``: as long as they are not used.
+#: The table features that this reader accepts; ``deletionVectors`` and ``columnMapping`` only while they are
+#: not used.
 _KNOWN = {"timestampNtz", "deletionVectors", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
 def check_readable(table: DeltaTable, where: str) -> None:
-    """UnsupportedError for a table with a feature without which rows would be wrong."""
+    """Raises UnsupportedError for a table with a feature that this reader does not know: its rows could be
+    wrong."""
     features = set(table.protocol().reader_features or ())
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         raise _unsupported("column mapping", where)
@@ -107,13 +109,13 @@ class DeltaEnumerator(SourceEnumerator):
         ]
         keys = table.metadata().partition_columns
         if keys:
-            # Values as texts stand in the log; here they are typed.
+            # The log holds partition values as texts; the splits hold typed values.
             texts = _partition_texts(table)
             files = [{**f, "partition": texts[f["path"]]} for f in files]
         return splits_of(table.version(), sorted(files, key=lambda f: str(f["path"])), known)
 
     def _added(self, version: int) -> list[dict[str, Any]]:
-        """The files that a version adds to the rows. Refused is a version that takes rows away."""
+        """The files that a version adds. A version that removes rows is refused."""
         files, folder = open_files(self._options["table-path"], self._table.options)
         path = join(folder, "_delta_log", f"{version:020d}.json")
         try:
@@ -181,7 +183,7 @@ def _partition_texts(table: DeltaTable) -> dict[str, dict[str, str | None]]:
 
 
 class DeltaReader(LakeReader):
-    """Reads Parquet files; columns of the partition come from the log."""
+    """Reads Parquet files. The values of partition columns come from the log."""
 
     def __init__(self, table: TableInfo) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a Delta log says of the values in a file, from the file's own footer."""
+"""The statistics of a file for the Delta log, taken from the file's footer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: A longer text has no bounds: a shortened greatest text would be too small.
+#: A column with a longer text gets no bounds, because a shortened upper bound would be too small.
 _LONGEST = 64
 
 
@@ -47,7 +47,7 @@ def _shown(value: Any) -> Any:
 
 
 def _column(footer: pq.FileMetaData, name: str) -> tuple[Any, Any, int] | None:
-    """(least, greatest, NULLs) over all row groups; None if a group does not tell."""
+    """(least, greatest, NULLs) over all row groups; None if a group has no statistics."""
     low = high = None
     null_count = 0
     for group in range(footer.num_row_groups):

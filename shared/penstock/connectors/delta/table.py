@@ -1,4 +1,4 @@
-"""A Delta table that is written: files by us, its log by delta-rs."""
+"""Writes a Delta table: Penstock writes the data files, delta-rs writes the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.delta")
 
-#: Below the table's folder. Readers of Delta tables do not look into folders that begin with ``_``.
+#: The folder of notes below the table's folder. Readers of Delta tables ignore folders whose names begin with
+#: ``_``.
 NOTES_FOLDER = "_penstock"
 
 
@@ -33,7 +34,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def table_uri(options: Mapping[str, str]) -> str:
-    """Where the table is, as delta-rs takes it."""
+    """The table's location in the form that delta-rs takes."""
     path = options["table-path"]
     return local_path(path) or path
 
@@ -201,7 +202,7 @@ class DeltaLake(LakeTable):
             ) from err
 
     def close(self) -> None:
-        """Nothing: delta-rs holds no connection of ours."""
+        """Does nothing: delta-rs keeps no connection open."""
 
     def after_commit(self) -> None:
         if self._options.get("auto-compaction", "").lower() != "true":
@@ -214,7 +215,7 @@ class DeltaLake(LakeTable):
                 "delta_compacted", path=self._options["table-path"], files=done.get("numFilesRemoved", 0)
             )
         except DeltaError as err:
-            # Another commit was in its way: the next round takes these files, too.
+            # Another commit came first. The next round compacts these files, too.
             _log.warning("delta_compaction_failed", path=self._options["table-path"], error=err)
 
 
@@ -238,7 +239,7 @@ def partition_texts(values: pa.Array, name: str) -> pa.Array:
 
 
 def checked_partitions(schema: pa.Schema, names: Sequence[str], where: str) -> None:
-    """ConnectorError for a column by which no Delta table is partitioned."""
+    """Raises ConnectorError for a column of a type by which Delta tables cannot be partitioned."""
     for name in names:
         type_ = schema.field(name).type
         if at.is_nested(type_) or at.is_binary(type_) or at.is_floating(type_):

@@ -26,7 +26,7 @@ class FakerConnector(DeclaredConnector):
         need_package("faker", "faker", "faker", OWNER)
         from penstock.connectors.faker.fields import makers_of
 
-        # A first row of every column: an expression that makes no value of the column's type fails here.
+        # Making one value of every column finds expressions whose values do not fit the column's type.
         makers = makers_of(table)
         for maker in makers:
             maker.column(OPTIONS.read_one(table.options, "seed"), [0, 1])

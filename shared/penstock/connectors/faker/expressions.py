@@ -1,7 +1,6 @@
-"""Expressions of ``faker``: text with ``#{provider.method 'argument', …}`` in it, in Datafaker's words.
-
-Datafaker is a Java library; its usual methods are made by Python's Faker here. A method of Python's library may be named
-as well (``#{license_plate}``).
+"""Expressions of ``faker``: text with ``#{provider.method 'argument', …}`` in it, with Datafaker's method
+names. Datafaker is a Java library; Penstock makes the values of its common methods with Python's Faker. An
+expression may also name a method of Python's Faker (``#{license_plate}``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from faker import Faker
 
-#: ``#{…}`` with quoted arguments, in which a brace may stand.
+#: ``#{…}`` with quoted arguments, which may contain a brace.
 _CALL = re.compile(r"#\{\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<arguments>(?:[^}']|'[^']*')*)\}")
 _ARGUMENT = re.compile(r"'([^']*)'")
 _UNITS = {
@@ -70,13 +69,13 @@ def faker_of(locale: str, owner: str) -> Faker:
             where=owner,
             remedy=nearest(name, sorted(AVAILABLE_LOCALES)),
         )
-    # Without weights a value takes a fraction of the time.
+    # Values without weights are made in a fraction of the time.
     return Faker(name, use_weighting=False)
 
 
 class Expression:
-    """An expression. ``make(source)``: its value, with the numbers of ``source``: a text, or what the one call that it
-    consists of gave."""
+    """An expression. ``make(source)`` makes its value from the random numbers of ``source``: a text, or, if
+    the expression is a single call, the result of that call."""
 
     def __init__(self, source: str, faker: Faker, where: str) -> None:
         self._faker = faker
@@ -137,7 +136,7 @@ class Expression:
 
 
 def _between(low: str, high: str) -> Callable[[random.Random], int]:
-    first, last = int(low), int(high)  # the last one is excluded, as Datafaker does
+    first, last = int(low), int(high)  # the last number is excluded, as in Datafaker
     if last <= first:
         raise ValueError(f"{high} is not above {low}")
     return lambda source: source.randrange(first, last)
@@ -188,7 +187,7 @@ def _regexify(pattern: str) -> Callable[[random.Random], str]:
     return regexify(pattern)
 
 
-#: What Python's library has not, or with other arguments.
+#: Methods that Python's Faker lacks, or has with other arguments.
 _OURS: dict[str, Callable[..., Callable[[random.Random], Any]]] = {
     "number.numberbetween": _between,
     "number.randomdouble": _double,

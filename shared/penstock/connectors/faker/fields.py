@@ -1,4 +1,4 @@
-"""Columns of ``faker``: an expression and its settings, and values of the column's type."""
+"""The columns of ``faker``: turns an expression and its settings into values of the column's type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _SETTINGS = {
 
 @dataclass(slots=True)
 class FieldMaker:
-    """Makes the values of one column, or of one part of it. ``parts``: of a ROW its fields, of a MAP key and value."""
+    """Makes the values of one column, or of one part of it. ``parts``: the makers of a ROW's fields, or of a
+    MAP's key and value."""
 
     name: str
     type: t.LogicalType
@@ -41,7 +42,7 @@ class FieldMaker:
 
     def value(self, seed: int, row: int) -> Any:
         """The value of a row: a function of the seed, the column and the row's number."""
-        # One number for the three, so that neighbours share nothing.
+        # The seed combines all three numbers, so that neighbouring rows and columns get unrelated values.
         source = random.Random((zlib.crc32(self.name.encode()) << 64) ^ (seed << 40) ^ row)
         return self._value(source)
 
@@ -88,7 +89,8 @@ class FieldMaker:
 
 
 def fitting(type_: t.LogicalType, made: Any) -> Any:
-    """What an expression made as a value of ``type_``. Raises ValueError, TypeError or ArithmeticError."""
+    """Converts the result of an expression to a value of
+    ``type_``. Raises ValueError, TypeError or ArithmeticError."""
     match type_:
         case t.BooleanType():
             if str(made).lower() not in ("true", "false"):

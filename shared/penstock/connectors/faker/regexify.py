@@ -1,4 +1,4 @@
-"""Texts that match a regular expression: classes, groups, alternatives and repetitions."""
+"""Makes texts that match a regular expression of classes, groups, alternatives and repetitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Maker = Callable[[random.Random], str]
 
-#: What ``.`` and unbounded repetitions may give.
+#: The characters of ``.`` and of negated classes, and the most repetitions above the least number.
 _ANY = string.ascii_letters + string.digits
 _MOST_REPEATS = 10
 _CATEGORIES = {
@@ -23,7 +23,8 @@ _CATEGORIES = {
 
 
 def regexify(pattern: str) -> Maker:
-    """A maker of texts that ``pattern`` matches. ValueError for what it cannot make: assertions, back references."""
+    """A maker of texts that match ``pattern``. ValueError for a part that cannot be made: assertions, back
+    references."""
     try:
         parsed: Any = re._parser.parse(pattern)  # type: ignore[attr-defined]
     except re.error as err:

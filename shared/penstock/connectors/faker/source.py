@@ -13,13 +13,14 @@ from penstock.types import Batch
 if TYPE_CHECKING:
     from penstock.connectors.base import TableInfo
 
-#: CPU time of one poll, about: the library takes some 20 µs a value, and holds up the slot's other tasks.
+#: The approximate CPU time of one poll, ns. The library needs some 20 µs for each value and blocks the slot's
+#: other tasks meanwhile.
 _SPELL_NS = 1_500_000
 _MOST_ROWS = 1024
 
 
 class FakerReader(PacedReader):
-    """A row is a function of the seed and its number, so that a restart makes the same rows again."""
+    """Makes each row from the seed and the row's number, so a restart makes the same rows again."""
 
     def __init__(self, table: TableInfo) -> None:
         options = OPTIONS.read(table.options)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class CountingFile:
-    """A file object for pyarrow around what a ``Files`` port opened; counts the bytes."""
+    """A file object for pyarrow that wraps a file opened by a ``Files`` port and counts the bytes."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -25,7 +25,7 @@ class CountingFile:
         return self.written
 
     def flush(self) -> None:
-        """The handle flushes when it is closed."""
+        """Does nothing: the handle flushes when it is closed."""
 
     def readable(self) -> bool:
         """False: the file is only written."""

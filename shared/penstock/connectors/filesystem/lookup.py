@@ -1,4 +1,4 @@
-"""The rows of all files of a table at once, for lookup joins that keep the whole table."""
+"""Loads the rows of all files of a table, for lookup joins that keep the whole table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FileLookup(LookupSource):
         self._files, _ = await ctx.run(lambda: open_files(self._path, self._table.options))
 
     async def load(self) -> Batch:
-        """What lies there now; files that come later are seen by the next load."""
+        """The rows of all present files; the next load sees files that come later."""
         batches = [Batch.empty(self._schema)]
         for split in await FileEnumerator(self._table).discover(self.ctx, set()):
             reader = part_reader(self.ctx, self._table, self._files, split.payload)

@@ -1,9 +1,9 @@
-"""INSERT OVERWRITE: the new files are hidden until the input has ended, then they replace the others; in a
-partitioned table those of the partitions that are written.
+"""INSERT OVERWRITE: the new files are hidden until the input has ended; then they replace the old files. In a
+partitioned table they replace only the files of the written partitions.
 
-Each subtask deletes the files that are not the job's own, and shows its own. Both can be repeated, so a
-restart in between has the same result. Before that readers see the old rows, and while it happens some of
-both: a file system has no transaction over many files.
+Each subtask deletes the files that are not the job's own, and makes its own visible. Both steps can be
+repeated, so a restart in between has the same result. Before these steps readers see the old rows; during
+them readers see some old and some new rows, because a file system has no transaction over many files.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class OverwritingFileSink(FileSink):
         self._uncommitted = [msgspec.json.decode(item, type=PendingFile) for item in restored]
 
     async def commit(self, checkpoint_id: int) -> None:
-        """Commits nothing yet: the committables go from checkpoint to checkpoint until the end."""
+        """Commits nothing yet: the committables pass from checkpoint to checkpoint until the end."""
 
     def needs_commit(self) -> bool:
-        """True also without a row of its own, because the other files must be deleted."""
+        """Always true, even if the subtask wrote no row, because the old files must be deleted."""
         return True
 
     async def finish(self) -> None:
@@ -49,8 +49,8 @@ class OverwritingFileSink(FileSink):
                     self._files.delete(info.path)
 
     def _replaced(self) -> set[str]:
-        """The table's folder; of a partitioned table the folders of the partitions that are written, and of
-        the partition that PARTITION names, also if no row came."""
+        """The folders whose old files are replaced: the table's folder, or in a partitioned table the folders
+        of the written partitions and of the partition that PARTITION names, even if no row came."""
         if self._partitioning is None:
             return {self._folder}
         folders = {item.final.rpartition("/")[0] for item in self._uncommitted}

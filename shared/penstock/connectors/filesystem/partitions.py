@@ -1,6 +1,6 @@
 """Partitioned tables: folders ``key=value/key2=value2``, as Flink and Hive name them.
 
-The values of partition columns stand in the folders' names, not in the files. Characters that a
+The values of partition columns are in the folders' names, not in the files. Characters that a
 path cannot hold are escaped (``%3A``); NULL and the empty string are the default partition.
 """
 
@@ -34,7 +34,7 @@ DEFAULT_NAME = "partition.default-name"
 STATIC = "sink.static-partition"
 
 _WHERE = "connector 'filesystem', PARTITIONED BY"
-#: Besides the control characters.
+#: The characters that are escaped, in addition to the control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
 _INTEGERS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
 _TEXTS = (t.CharType, t.VarCharType)
@@ -43,7 +43,7 @@ _TYPES = (
 )  # fmt: skip
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?))?")
 
-#: A partition's values as its folders have them, in the order of the keys; None = NULL.
+#: A partition's values as texts, as in its folders' names, in the order of the keys; None: NULL.
 Texts = tuple[str | None, ...]
 
 
@@ -118,7 +118,7 @@ def _decimal(type_: t.DecimalType, text: str) -> Decimal:
 
 
 def constant_text(type_: t.LogicalType, value: Any) -> str | None:
-    """The same for a storage value, as literals have it."""
+    """As ``text_of``, for a storage value, the form in which literals hold values."""
     return text_of(type_, Column.constant(type_, value, 1).to_pylist()[0])
 
 
@@ -133,7 +133,7 @@ class Partitioning:
 
     @classmethod
     def of(cls, table: TableInfo) -> Partitioning | None:
-        """None if all of the table's files lie in one folder."""
+        """The partitioning of ``table``; None if the table is not partitioned."""
         written = table.options.get(KEYS)
         if written is None:
             return None

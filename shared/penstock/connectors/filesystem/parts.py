@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def file_format_of(options: Mapping[str, str]) -> FileFormat:
-    """How the table's format lies in files."""
+    """The table's format as a format of files."""
     files = file_format(options.get("format"), where="connector 'filesystem'").files
-    assert files is not None  # ``file_format`` has looked
+    assert files is not None  # ``file_format`` has checked this
     return files
 
 
@@ -45,9 +45,9 @@ class PartitionReader:
         self._partitioning = partitioning
         self._values = partitioning.values(tuple(payload["partition"]), path.rpartition("/")[0])
         self._schema = ctx.schema.select(ctx.projection)
-        # The columns as this query reads them: of a ROW perhaps only some fields.
+        # The columns as this query reads them: a ROW column may have only some of its fields.
         data = t.Schema(tuple(f for f in ctx.schema.fields if f.name in partitioning.data.names))
-        # Without any column a file does not show its number of rows.
+        # At least one column must be read, because otherwise the number of rows is unknown.
         read = tuple(data.index(n) for n in self._schema.names if n in data.names) or (0,)
         self._reader = _file_reader(replace(ctx, schema=data, projection=read), table, files, payload)
 
@@ -85,12 +85,12 @@ def _file_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: di
 
 
 def check_unchanged(files: Files, payload: dict[str, Any]) -> None:
-    """ConnectorError if a file of which a part was read is another one by its size: a position in it means nothing.
-
-    A file that is read by its bytes may have grown: what is behind the part's end is not read.
+    """Raises ConnectorError if a file that was read in part has another size now: the position in it would
+    mean nothing.
+    A file that is read by byte ranges may have grown, because bytes after the part's end are not read.
     """
     path, size = payload["path"], payload.get("size")
-    if size is None:  # found before sizes were kept
+    if size is None:  # the split is of a release that did not keep sizes
         return
     with contextlib.closing(_open(files, path)) as file:
         now = file.seek(0, io.SEEK_END)

@@ -1,8 +1,8 @@
-"""Where files live: a small port over local disk and object storage.
+"""The port ``Files``: files on the local disk and in object storage.
 
 A path is plain (``/data/x``), ``file:///data/x``, or a URL that obstore knows
-(``s3://bucket/prefix``, ``gs://…``, ``az://…``). Hidden names (a part that begins with
-``.`` or ``_``) are never listed: uncommitted output lies there.
+(``s3://bucket/prefix``, ``gs://…``, ``az://…``). Hidden names (with a part that begins with ``.`` or ``_``)
+are never listed, because uncommitted output has such names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FileInfo:
     size: int
 
 
-#: Another try does not help: permissions, wrong paths, read-only file systems.
+#: Errors that another attempt does not mend: permissions, wrong paths, read-only file systems.
 LASTING_ERRNOS = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENAMETOOLONG}
 )
@@ -56,7 +56,7 @@ class Files(ABC):
 
     @abstractmethod
     def list(self, pattern: str) -> list[FileInfo]:
-        """The file, the files below a folder, or those a glob matches, sorted by path."""
+        """The file, the files below a folder, or the files that a glob matches, sorted by path."""
 
     @abstractmethod
     def open_input(self, path: str) -> BinaryIO:
@@ -120,11 +120,12 @@ class LocalFiles(Files):
                 if path.is_file() and not _hidden(PurePosixPath(path.relative_to(root))):
                     out.append(FileInfo(str(path), path.stat().st_size))
             except FileNotFoundError:
-                continue  # renamed or deleted since it was listed
+                continue  # the file was renamed or deleted since it was listed
         return out
 
     def _check_readable(self, pattern: str) -> None:
-        """Listing skips folders that it may not read: report that instead of "no file"."""
+        """Raises an error if the folder is not readable. Listing would skip it and report that there is no
+        file."""
         root = Path(_GLOB.split(pattern)[0]).parent if _GLOB.search(pattern) else Path(pattern)
         if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
             raise _unreadable(str(root), "permission denied")
@@ -153,7 +154,7 @@ class LocalFiles(Files):
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         try:
             os.rename(source, target)
-        except FileNotFoundError:  # moved already, perhaps this very moment by an older attempt
+        except FileNotFoundError:  # the file was moved already, perhaps just now by an older attempt
             return False
         self.sync(target)
         return True
@@ -245,7 +246,7 @@ class ObjectFiles(Files):
 
 
 class _Readable:
-    """obstore's reader as the file object that pyarrow asks for."""
+    """Wraps obstore's reader as the file object that pyarrow needs."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -270,7 +271,7 @@ class _Readable:
         return False
 
     def flush(self) -> None:
-        """Nothing is buffered for writing."""
+        """Does nothing: the file is only read."""
 
     def close(self) -> None:
         self.closed = True
@@ -310,14 +311,14 @@ def local_path(path: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" else None
 
 
-#: Folder at which relative paths start, for code that plans. None: there is none, because the user who wrote
-#: the path sits elsewhere (a planner in the cluster).
+#: The folder to which relative paths refer while planning. None: there is none, because the user who wrote
+#: the path works on another machine (in the planner of a cluster).
 working_folder: ContextVar[Callable[[], str] | None] = ContextVar("working_folder", default=os.getcwd)
 
 
 def absolute_path(path: str, *, where: str) -> str:
-    """The path as every process of a cluster understands it: URLs as they are, ``~`` and relative paths
-    resolved. ConnectorError if there is no folder to resolve them against."""
+    """The path in a form that means the same in every process of a cluster: URLs are unchanged, ``~`` and
+    relative paths are resolved. ConnectorError if there is no folder to resolve them against."""
     local = local_path(path)
     if local is None or os.path.isabs(local):
         return path
@@ -333,12 +334,12 @@ def absolute_path(path: str, *, where: str) -> str:
             "resolve it against the folder that you are in",
         )
     expanded = os.path.expanduser(local)
-    # Not normpath: a glob's '**' and a trailing '/' must stay.
+    # normpath must not be used: it would change a glob's '**' and drop a trailing '/'.
     return expanded if os.path.isabs(expanded) else os.path.join(folder(), expanded)
 
 
 def open_files(path: str, options: Mapping[str, str]) -> tuple[Files, str]:
-    """The port for ``path`` and the path as that port takes it."""
+    """The ``Files`` port for ``path``, and the path in the form that the port takes."""
     local = local_path(path)
     if local is not None:
         return LocalFiles(), os.path.abspath(os.path.expanduser(local))

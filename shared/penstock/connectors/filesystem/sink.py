@@ -1,12 +1,12 @@
 """The filesystem sink: exactly once by pending files.
 
-Rows go to files under ``<path>/_pending/`` that no reader lists. A barrier closes them;
-their names are the committables. When the checkpoint is complete each is renamed to
+Rows go to files under ``<path>/_pending/`` that no reader lists. A barrier closes the files; their names are
+the committables. When the checkpoint is complete each is renamed to
 ``<path>/part-<tag>-<subtask>-<checkpoint>-<n>.<format>`` (``tag``: job and operator), of a
-partitioned table to its partition's folder below ``<path>``. A rename is repeatable: a pending file that is gone while its target is there was committed.
-Files of an aborted checkpoint belong to the next one. What an earlier attempt left
-pending is deleted once a checkpoint of this attempt is complete, for then every subtask
-has committed what it restored.
+partitioned table to its partition's folder below ``<path>``. A rename can be repeated: if the pending file is
+gone and its target exists, the file was committed.
+Files of an aborted checkpoint belong to the next one. Pending files of earlier attempts are deleted once a
+checkpoint of this attempt is complete, because every subtask has then committed the files that it restored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PendingFile(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Open:
-    """``folder``: of its partition, below the table's; empty without partitions."""
+    """An open file. ``folder``: the partition's folder below the table's; empty without partitions."""
 
     folder: str
     path: str
@@ -82,7 +82,7 @@ class FileSink(SinkWriter):
         self._queued_rows = 0
         self._partitioning = Partitioning.of(table)
         self._schema = table.schema if self._partitioning is None else self._partitioning.data
-        #: By folder; the one written last stands last.
+        #: Open files by folder; the file that was written last comes last.
         self._open_files: dict[str, _Open] = {}
         self._closed: list[_Open] = []  # pending files since the last cut
         self._uncommitted: list[PendingFile] = []
@@ -139,7 +139,7 @@ class FileSink(SinkWriter):
         try:
             while True:
                 while self._queue:
-                    # It leaves the queue when it is done: until then it needs a commit.
+                    # The item leaves the queue only when it is done, because until then it needs a commit.
                     item = self._queue[0]
                     if isinstance(item, _Cut):
                         await self._cut(item)
@@ -176,7 +176,7 @@ class FileSink(SinkWriter):
         if self._writing.native_writer:
             await run(partial(current.rows.write, batch))
         else:
-            current.rows.write(batch)  # Python encodes it: not for the helper thread
+            current.rows.write(batch)  # Python encodes the rows, so this must not run in the helper thread
             await asyncio.sleep(0)
         if current.file.written >= self._options["sink.rolling-policy.file-size"]:
             await self._close_file(folder)
@@ -250,7 +250,7 @@ class FileSink(SinkWriter):
             await self.ctx.run(rename)
 
     def _sweep(self) -> None:
-        """Delete what earlier attempts of this operator left uncommitted (subtask 0)."""
+        """Delete the uncommitted files of earlier attempts of this operator; only subtask 0 does this."""
         if self.ctx.subtask_index:
             return
         for info in self._files.list(join(self._folder, PENDING_FOLDER)):
@@ -285,7 +285,7 @@ class FileSink(SinkWriter):
 
 def _describe(err: Exception, folder: str) -> Exception:
     if isinstance(err, OSError):
-        # Permissions and wrong paths do not mend themselves; a full disk may.
+        # A full disk may recover by itself; permissions and wrong paths do not.
         kind = ConnectorError if err.errno in LASTING_ERRNOS else ExternalError
         out = kind(
             "cannot write a file",

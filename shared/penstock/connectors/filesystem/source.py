@@ -1,4 +1,4 @@
-"""The filesystem source: discovers files, cuts big ones, reads its splits in order."""
+"""The filesystem source: discovers files, cuts large files into splits, and reads the splits in order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.formats.api import Block
 
-#: Batches read ahead of ``poll``.
+#: The most batches that are read ahead of ``poll``.
 _AHEAD = 3
 
 
 class FileEnumerator(SourceEnumerator):
-    """Files in the order of their paths. A split's id is the path and where the part begins, so a file that is
-    known is not read again when it changes. ``size`` in the payload: the file's bytes when it was found."""
+    """Discovers files in the order of their paths. A split's id is the path and the start of the part, so a
+    known file is not read again when it changes. ``size`` in the payload: the file's bytes when it was found."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
@@ -75,8 +75,8 @@ class FileEnumerator(SourceEnumerator):
 
 @dataclass(slots=True)
 class _State:
-    """A split and its position: ``row`` rows delivered; to resume, read from block ``at`` and leave out the
-    first ``skip`` rows. ``drop``: how many rows are still to be left out after a restore."""
+    """A split and its position: ``row`` rows delivered; to resume, read from block ``at`` and skip the first
+    ``skip`` rows. ``drop``: the number of rows still to be skipped after a restore."""
 
     split: Split
     at: int | None = None
@@ -170,7 +170,7 @@ class FileReader(SourceReader):
         return Fetched(state.split.id, out)
 
     def _next_block(self) -> bool:
-        """Decode blocks until one has rows to deliver; False when none is there now."""
+        """Decode blocks until one has rows to deliver; returns False when no block is available now."""
         while self._ready:
             state, block = self._ready.popleft()
             self._room.set()

@@ -20,8 +20,8 @@ _HEADER = struct.Struct("!IQ")
 
 
 class Channel(asyncio.BufferedProtocol, Generic[T]):
-    """One end. ``received(message, payload)`` and ``lost()`` are called in the loop; ``lost`` once, when the
-    other end is gone or has closed."""
+    """One end of the socket pair. ``received(message, payload)`` and ``lost()`` are called in the loop;
+    ``lost`` once, when the other end has closed or its process is gone."""
 
     def __init__(
         self, kind: Any, received: Callable[[T, memoryview], None], lost: Callable[[], None]
@@ -33,7 +33,7 @@ class Channel(asyncio.BufferedProtocol, Generic[T]):
         self._transport: asyncio.Transport | None = None
         self._header = memoryview(bytearray(_HEADER.size))
         self._message = self._payload = memoryview(b"")
-        #: What is being filled, and how far.
+        #: The memory that is being filled; ``_filled`` says how far.
         self._parts: list[memoryview] = [self._header]
         self._filled = 0
 
@@ -45,27 +45,27 @@ class Channel(asyncio.BufferedProtocol, Generic[T]):
         received: Callable[[T, memoryview], None],
         lost: Callable[[], None],
     ) -> Channel[T]:
-        """A channel over a connected socket, which it takes."""
+        """A channel over a connected socket. The channel owns the socket from then on."""
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_unix_connection(lambda: cls(kind, received, lost), sock=sock)
         return channel
 
     def send(self, message: Any, payload: Any = b"") -> None:
-        """Never waits: who sends rows keeps to the window."""
+        """Send a message; never waits. A caller that sends rows must keep to the window."""
         if self._transport is None or self._transport.is_closing():
-            return  # ``lost`` says so
+            return  # ``lost`` reports it
         data, rows = self._encoder.encode(message), memoryview(payload)
         self._transport.write(_HEADER.pack(len(data), rows.nbytes) + data)
         if rows.nbytes:
             self._transport.write(rows)
 
     def close(self) -> None:
-        """Close the channel when everything that waits has been sent."""
+        """Close the channel once all waiting bytes have been sent."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close without sending what waits."""
+        """Close the channel without sending the waiting bytes."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,4 +1,4 @@
-"""The helper process: opens one part of a connector, serves it, and ends with its slot."""
+"""The helper process: opens one part of a connector, serves it, and ends when its slot ends."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class HelperPart(Protocol):
-    """What serves one part. ``received`` may not wait."""
+    """Serves one part of a connector. ``received`` must not wait."""
 
     async def open(self) -> Opened:
-        """Open the part; say what it can do."""
+        """Open the part; the result says what the part can do."""
 
     def received(self, message: ToHelper, payload: memoryview) -> None:
         """Handle a message of the slot."""
@@ -43,9 +43,9 @@ _PARTS: dict[str, Any] = {
 
 
 def main(fd: int, parent_pid: int) -> None:
-    """Serve the slot at the other end of the socket ``fd`` until it closes it."""
+    """Serve the slot at the other end of the socket ``fd`` until the slot closes the socket."""
     die_with_parent(parent_pid)
-    # An interrupt at a terminal reaches all processes: the slot decides what it means.
+    # An interrupt at a terminal reaches all processes; only the slot may react to it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(_serve(socket.socket(fileno=fd)))
 
@@ -59,7 +59,7 @@ async def _serve(sock: socket.socket) -> None:
     try:
         await _served(channel, messages)
     finally:
-        # Threads and tasks of a client keep nobody waiting.
+        # Exit at once, without waiting for threads of the client library.
         os._exit(0)
 
 
@@ -78,7 +78,7 @@ async def _served(
         channel.send(await part.open())
     except Exception as err:
         channel.send(failure(err))
-        await messages.get()  # the slot ends the process
+        await messages.get()  # the slot ends this process
         return
     while (item := await messages.get()) is not None:
         message, payload = item

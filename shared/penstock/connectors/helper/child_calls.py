@@ -1,4 +1,4 @@
-"""Enumerators and lookup sources in their helper process: one call, one answer."""
+"""Runs enumerators and lookup sources in their helper process: each call gets one answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Calls:
-    """Calls run side by side, as they do in a slot."""
+    """Runs calls concurrently, as in a slot."""
 
     def __init__(self, context: HelperContext, send: Callable[..., None]) -> None:
         self.context = context

@@ -1,4 +1,5 @@
-"""A reader in its helper process: reads ahead as far as the slot's window, and says with all rows where it stands."""
+"""Runs a reader in its helper process. The reader reads ahead as far as the slot's window allows, and sends
+its positions with all rows."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class ReaderPart:
         self._context = context
         self._send = send
         self._sent_bytes = 0
-        #: Something came from the slot: splits, or room for more rows.
+        #: Set when the slot has sent splits, or credit for more rows.
         self._changed = asyncio.Event()
         self._known: dict[str, Split] = {}
         self._finished: set[str] = set()

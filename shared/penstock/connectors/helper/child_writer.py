@@ -1,4 +1,4 @@
-"""A writer in its helper process: takes batches and cuts in order, as far as the outside lets it."""
+"""Runs a writer in its helper process. Batches and cuts are handled in order, at the pace of the writer."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class WriterPart:
         self._send = send
         self._opening = message
         self._writes = 0
-        #: What the slot sent, in order; a writer that is not ready keeps the rest waiting.
+        #: Messages from the slot, in order. They wait while the writer is not ready.
         self._work: asyncio.Queue[tuple[ToHelper, memoryview]] = asyncio.Queue()
         #: Flushes, pre-commits and commits never overlap, as in a slot.
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Opened:
-        """Open the writer; say whether it flushes and commits."""
+        """Open the writer; the result says whether it flushes and commits."""
         if not self._opening.abandons:
             await self._writer.open(self._context.source, self._opening.restored)
         self._start(self._take())

@@ -1,4 +1,4 @@
-"""A connector's context in a helper process, and what of it is told to the slot."""
+"""A connector's context in a helper process, and its reports to the slot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.metrics import MetricGroup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: How often gauges are told, at most.
+#: The shortest time between two reports of gauges, in seconds.
 _GAUGES_S = 1.0
 
 
@@ -45,14 +45,15 @@ class HelperContext:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def _bad_record(self, error: Exception, record: bytes | None, where: str) -> None:
-        """The slot counts it, and keeps it or fails; here only the reading of a policy 'fail' ends."""
+        """Reports the record to the slot, which counts it and keeps it or fails. In this process only the
+        policy 'fail' has an effect: it stops the reading."""
         known = error.to_dict() if isinstance(error, PenstockError) else {"message": str(error)}
         self._send(Bad(error=known, record=record, where=where))
         if self._on_error == "fail":
             raise error
 
     def tell_metrics(self) -> None:
-        """What changed since the last time."""
+        """Send the metrics that have changed since the last report."""
         counters = {k: v - self._told.get(k, 0) for k, v in self._metrics.counters.items()}
         grown = {k: v for k, v in counters.items() if v}
         now = time.monotonic()
@@ -66,7 +67,8 @@ class HelperContext:
 
 
 def report(message: Bad | Metrics, ctx: SourceContext) -> None:
-    """In the slot: what the helper's context was told. Raises what the policy for bad records says."""
+    """Runs in the slot: applies a report of the helper's context. Raises the error of a bad record if the
+    policy says so."""
     if isinstance(message, Bad):
         known = message.error
         error = error_from_dict(known) if "type" in known else RecordError(known["message"])
@@ -79,7 +81,7 @@ def report(message: Bad | Metrics, ctx: SourceContext) -> None:
 
 
 def failure(err: BaseException, call: int | None = None) -> Failed:
-    """What ended a call, or the part, for the slot."""
+    """The message that tells the slot why a call, or the part, failed."""
     text = "".join(traceback.format_exception(err))
     known = err.to_dict() if isinstance(err, PenstockError) else {"message": f"{type(err).__name__}: {err}"}
     return Failed(call=call, error=known, traceback=text)

@@ -21,8 +21,8 @@ _DECLARED = (
 
 
 class Hosted(Connector):
-    """Says what ``inner`` says; what reads and writes is in processes of its own. ``name``: by which a helper
-    process finds the connector (``connectors.registry``)."""
+    """Behaves as ``inner``, but runs its readers and writers in helper processes. ``name``: the name by which
+    a helper process finds the connector (``connectors.registry``)."""
 
     def __init__(self, inner: Connector, name: str) -> None:
         self.inner = inner

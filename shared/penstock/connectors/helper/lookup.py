@@ -1,4 +1,4 @@
-"""Lookup sources whose work is done in a helper process."""
+"""The proxy of a lookup source that runs in a helper process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HelperLookup(LookupSource):
-    """Keys go there as a batch, rows come back as one."""
+    """Sends the keys to the helper process as a batch; the rows come back as a batch."""
 
     def __init__(self, connector: str, table: TableInfo) -> None:
         self._connector = connector

@@ -1,7 +1,8 @@
-"""What a slot and a helper process say to each other. Both are of one installation, so there is one version.
+"""The messages between a slot and a helper process. Both are from one installation, so the messages need no
+versions.
 
 A message may have a payload of bytes beside it: rows as an Arrow stream (``encoded``, ``decoded``). Messages
-keep their order, both ways.
+keep their order in both directions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.connectors.base import Split
 from penstock.types.batch import Batch
 from penstock.types.logical import Schema
 
-#: Rows on their way, in bytes: beyond it the sending side waits until the other one has taken some.
+#: The most bytes of rows under way. At this limit the sender waits until the receiver has taken some.
 WINDOW_BYTES = 4 << 20
 
 Part = Literal["enumerator", "reader", "writer", "lookup"]
@@ -29,7 +30,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Open(_Message, frozen=True, kw_only=True):
-    """The first message: which part of which connector, and what its context holds."""
+    """The first message: names the connector and the part, and describes its context."""
 
     part: Part
     connector: str
@@ -47,20 +48,21 @@ class Open(_Message, frozen=True, kw_only=True):
     config: dict[str, str]
     on_error: Literal["fail", "skip", "dead-letter"]
     batch_rows: int
-    #: Of a writer: the committables of the checkpoint restored from.
+    #: For a writer: the committables of the checkpoint that the job was restored from.
     restored: tuple[bytes, ...] = ()
-    #: Of a writer: only ``abandon`` will be called, so it is not opened.
+    #: For a writer: only ``abandon`` will be called, so the writer is not opened.
     abandons: bool = False
 
 
 class AddSplits(_Message, frozen=True, kw_only=True):
-    """``SourceReader.add_splits``."""
+    """Calls ``SourceReader.add_splits``."""
 
     splits: tuple[Split, ...]
 
 
 class Completed(_Message, frozen=True, kw_only=True):
-    """``SourceReader.on_checkpoint_complete``; ``positions``: of the rows that the slot had taken."""
+    """Calls ``SourceReader.on_checkpoint_complete``; ``positions``: those after the rows that the slot had
+    taken."""
 
     checkpoint_id: int
     positions: tuple[Split, ...]
@@ -78,18 +80,19 @@ class Probe(_Message, frozen=True, kw_only=True):
 
 
 class Write(_Message, frozen=True, kw_only=True):
-    """``SinkWriter.write``; the rows are the payload."""
+    """Calls ``SinkWriter.write``; the rows are the payload."""
 
 
 class Cut(_Message, frozen=True, kw_only=True):
-    """``SinkWriter.begin_checkpoint``: cuts the epoch behind all rows before it. ``Answer``: committables."""
+    """Calls ``SinkWriter.begin_checkpoint``, which cuts the epoch after all rows sent so far. The ``Answer``
+    has the committables."""
 
     call: int
     checkpoint_id: int
 
 
 class Call(_Message, frozen=True, kw_only=True):
-    """A method that is awaited; answered by ``Answer`` or ``Failed`` of the same number."""
+    """Calls an async method. The answer is an ``Answer`` or ``Failed`` with the same number."""
 
     call: int
     method: str
@@ -102,7 +105,7 @@ ToHelper = Open | AddSplits | Completed | Credit | Probe | Write | Cut | Call
 
 
 class Opened(_Message, frozen=True, kw_only=True):
-    """The part is open. ``flushes``, ``commits``: whether a writer does anything then."""
+    """The part is open. ``flushes``, ``commits``: whether a writer's ``flush`` and ``commit`` do anything."""
 
     flushes: bool = False
     commits: bool = False
@@ -123,14 +126,15 @@ class Rows(_Message, frozen=True, kw_only=True):
 
 
 class CaughtUp(_Message, frozen=True, kw_only=True):
-    """The answer to ``Probe``. ``at_s``: when it was true, by the monotonic clock that both share."""
+    """The answer to ``Probe``. ``at_s``: the time at which it was true, by the monotonic clock that both
+    processes share."""
 
     splits: tuple[str, ...]
     at_s: float
 
 
 class Bad(_Message, frozen=True, kw_only=True):
-    """A record that cannot be read, by ``SourceContext.bad_record``."""
+    """A record that cannot be read, as reported to ``SourceContext.bad_record``."""
 
     error: dict[str, Any]
     record: bytes | None
@@ -138,14 +142,15 @@ class Bad(_Message, frozen=True, kw_only=True):
 
 
 class Metrics(_Message, frozen=True, kw_only=True):
-    """Counters by how much they grew, gauges as they are."""
+    """The increments of counters and the present values of gauges."""
 
     counters: dict[str, int]
     gauges: dict[str, float | int | None]
 
 
 class Taken(_Message, frozen=True, kw_only=True):
-    """The writer took rows of so many bytes, ``writes`` batches in all; ``needs_commit`` as it is then."""
+    """The writer has taken rows of ``taken_bytes`` bytes, and ``writes`` batches in all. ``needs_commit``:
+    its value after them."""
 
     taken_bytes: int
     writes: int
@@ -153,7 +158,7 @@ class Taken(_Message, frozen=True, kw_only=True):
 
 
 class Answer(_Message, frozen=True, kw_only=True):
-    """What a call gave. ``schema``: of the payload's rows."""
+    """The result of a call. ``schema``: the schema of the payload's rows."""
 
     call: int
     items: tuple[bytes, ...] = ()
@@ -162,7 +167,8 @@ class Answer(_Message, frozen=True, kw_only=True):
 
 
 class Failed(_Message, frozen=True, kw_only=True):
-    """A call failed, or (without a number) the part did. ``traceback``: of the helper process."""
+    """A call failed, or, without a number, the part did. ``traceback``: the traceback in the helper
+    process."""
 
     call: int | None
     error: dict[str, Any]

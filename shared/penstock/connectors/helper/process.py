@@ -1,4 +1,4 @@
-"""A helper process as its slot sees it: starting it, calling it, noticing that it is gone, ending it."""
+"""The slot's side of a helper process: starts the process, calls it, notices that it is gone, and ends it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.helper.messages import Part
 
-#: How long a helper may take to close its part; then it is killed.
+#: Seconds that a helper process may take to close its part before it is killed.
 _CLOSE_S = 10.0
-#: The import path is the slot's, with what a job brought along; nothing of the working folder is found.
+#: The program of a helper process. It has the slot's import path, with the job's files; the working folder is
+#: not on it.
 _PROGRAM = (
     "import json, sys\n"
     "sys.path[:] = json.loads(sys.argv[1])\n"
@@ -48,8 +49,8 @@ def opening(part: Part, connector: str, table: TableInfo, ctx: SourceContext, **
 class HelperProcess:
     """One process with one part of a connector in it.
 
-    ``received(message, payload)`` gets what is no answer to a call; ``failed()`` is called once, when
-    ``failure`` is set: the part failed, or the process is gone. After that nothing works any more.
+    ``received(message, payload)`` gets every message that is no answer to a call. ``failed()`` is called
+    once, when ``failure`` is set: the part has failed or the process is gone, and every further call fails.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class HelperProcess:
         return 0 if self._process is None else self._process.pid
 
     async def start(self, message: Open, ctx: SourceContext) -> Opened:
-        """Start the process and open the part in it. Raises what opening raised there."""
+        """Start the process and open the part in it. Raises the error that opening raised in the process."""
         loop = asyncio.get_running_loop()
         here, there = socket.socketpair()
         try:
-            # The helper thread: a fork may take longer than the data thread may be kept.
+            # The fork runs in the helper thread, because it may block the data thread for too long.
             self._process = await ctx.run(lambda: _spawn(there))
         except BaseException:
             here.close()
@@ -103,18 +104,18 @@ class HelperProcess:
         self._channel.send(message, payload)
 
     def check(self) -> None:
-        """Raise what ended the part, if something did."""
+        """Raise the error that ended the part, if there is one."""
         if self.failure is not None:
             raise self.failure
 
     def begin(
         self, make: Callable[[int], Any], payload: Any = b""
     ) -> asyncio.Future[tuple[Answer, memoryview]]:
-        """Send the message that ``make`` gives for a new number; its answer can be awaited."""
+        """Send the message that ``make`` makes for a new call number; returns the future of the answer."""
         self.check()
         number, self._next_call = self._next_call, self._next_call + 1
         answer: asyncio.Future[tuple[Answer, memoryview]] = asyncio.get_running_loop().create_future()
-        # Who is cancelled meanwhile never asks for its exception.
+        # A caller that is cancelled meanwhile never retrieves the exception, and asyncio would complain.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._calls[number] = answer
         self.send(make(number), payload)
@@ -125,7 +126,7 @@ class HelperProcess:
         return await self.begin(lambda n: Call(call=n, method=method, arguments=arguments), payload)
 
     async def close(self) -> None:
-        """Close the part and end the process, by force when it does not end."""
+        """Close the part and end the process; kill the process when it does not end by itself."""
         if self._channel is not None and self.failure is None and not self._closing:
             self._closing = True
             with contextlib.suppress(PenstockError, TimeoutError):
@@ -165,7 +166,7 @@ class HelperProcess:
                 self._received(message, payload)
 
     def _lost(self) -> None:
-        """The other end of the socket is gone: the process has ended, or will."""
+        """The other end of the socket is gone, so the process has ended or is about to."""
         if not self._closing and not self._ended.is_set():
             self._handle.kill()
 
@@ -188,7 +189,7 @@ class HelperProcess:
         )
 
     def fail(self, error: PenstockError) -> None:
-        """The part is of no use any more, for this reason; the first one counts."""
+        """The part has failed with ``error``; only the first error counts."""
         if self.failure is not None:
             return
         self.failure = error
@@ -204,8 +205,8 @@ class HelperProcess:
 
 
 def as_error(message: Failed, what: str) -> PenstockError:
-    """The error of the helper process with its traceback there. What is no error of Penstock's tree was
-    raised by the connector's code."""
+    """The error of the helper process, with its traceback there. An exception that is no ``PenstockError``
+    was raised by the connector's code."""
     if message.error.get("type"):
         error = error_from_dict(message.error)
     else:

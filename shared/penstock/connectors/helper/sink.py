@@ -1,4 +1,4 @@
-"""Writers whose work is done in a helper process."""
+"""The proxy of a writer that runs in a helper process."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class HelperWriter(SinkWriter):
-    """Sends batches and cuts in order. What the process took and did not make durable is lost with it; then
-    the next checkpoint fails, and the task with it."""
+    """Sends batches and cuts in order. Rows that the process took and did not make durable are lost with the
+    process; then the next checkpoint fails, and so does the task."""
 
     def __init__(self, connector: str, table: TableInfo) -> None:
         self._connector = connector
@@ -102,7 +102,7 @@ class HelperWriter(SinkWriter):
         await self._process.kill()
 
     async def abandon(self, ctx: SourceContext) -> None:
-        # Not opened: that would commit.
+        # The writer is not opened, because opening would commit.
         await self._process.start(opening("writer", self._connector, self._table, ctx, abandons=True), ctx)
         try:
             await self._process.call("abandon")
@@ -115,7 +115,7 @@ class HelperWriter(SinkWriter):
                 self._sent_bytes -= message.taken_bytes
                 if self._sent_bytes < WINDOW_BYTES:
                     self._room.set()
-                # An older word says nothing of rows that were sent since.
+                # An older report does not cover the rows that were sent since.
                 if message.writes == self._writes:
                     self._needs_commit = message.needs_commit
             case Bad() | Metrics():

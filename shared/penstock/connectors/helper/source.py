@@ -1,4 +1,4 @@
-"""Enumerators and readers whose work is done in a helper process."""
+"""The proxies of enumerators and readers that run in a helper process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.types.logical import Schema
 
-#: How old the word of the helper that nothing is left may be: a slot or a helper that was held up would
-#: otherwise believe it while rows wait.
+#: How old the helper's report that a split has caught up may be, in seconds. If the slot or the helper was
+#: held up, an older report may be wrong.
 _FRESH_S = 1.0
 
 
 class HelperEnumerator(SourceEnumerator):
-    """``local``: the connector's own, of which only the attributes are asked here."""
+    """Calls an enumerator in a helper process. ``local``: an enumerator in this process, used only for its
+    attributes."""
 
     def __init__(self, connector: str, table: TableInfo, local: SourceEnumerator) -> None:
         self._connector = connector
@@ -54,7 +55,7 @@ class HelperEnumerator(SourceEnumerator):
             self._process = process
         answer, _ = await process.call("discover", known=sorted(known), pinned=self.pinned)
         if self.discovery_interval_ms is None:
-            await self.close()  # there is nothing more to find
+            await self.close()  # no later discovery needs the process
         return answer.splits
 
     async def close(self) -> None:
@@ -64,19 +65,19 @@ class HelperEnumerator(SourceEnumerator):
 
 
 class HelperReader(SourceReader):
-    """Takes what the reader there has read ahead, in the order in which it did. A snapshot is made here, of
-    the positions that came with the rows taken so far, so it waits for nobody."""
+    """Takes the rows that the reader in the helper process has read ahead, in their order. A snapshot
+    consists of the positions that came with the rows taken so far, so it needs no answer from the process."""
 
     def __init__(self, connector: str, table: TableInfo) -> None:
         self._connector = connector
         self._table = table
         self._process = HelperProcess(f"connector '{connector}'", self._received, self._wake)
-        #: Messages in order, with what they brought; applied by ``poll``.
+        #: Messages with their payloads, in order; ``poll`` applies them.
         self._waiting: deque[tuple[ToSlot, memoryview]] = deque()
         self._news = asyncio.Event()
         self._splits: dict[str, Split] = {}
         self._finished: set[str] = set()
-        #: Splits without anything left, and when that was so.
+        #: The splits that have caught up; the next attribute has the time at which that was true.
         self._caught_up: frozenset[str] = frozenset()
         self._caught_up_at = -_FRESH_S
         self._probing = False
@@ -123,7 +124,7 @@ class HelperReader(SourceReader):
                 return Fetched(message.split_id, decoded(self._schema, payload))
             case CaughtUp():
                 self._probing = False
-                # Rows that were read since are in the queue behind it.
+                # Rows that were read after the report would be in the queue.
                 if not self._rows_waiting:
                     self._caught_up, self._caught_up_at = frozenset(message.splits), message.at_s
             case Bad() | Metrics():
@@ -143,7 +144,8 @@ class HelperReader(SourceReader):
         return set(self._finished)
 
     def caught_up(self, split_id: str) -> bool:
-        """Whether the helper said a moment ago that the split has caught up. The call asks it again."""
+        """Whether the helper reported a moment ago that the split has caught up. This call also asks for a
+        new report."""
         if split_id in self._finished:
             return True
         if self._rows_waiting:

@@ -1,4 +1,4 @@
-"""``hybrid``: a table whose rows are a bounded history first, then a live stream."""
+"""``hybrid``: a table that consists of a bounded history followed by a live stream."""
 
 from penstock.connectors.hybrid.connector import HybridConnector
 

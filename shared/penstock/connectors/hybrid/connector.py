@@ -75,8 +75,8 @@ class HybridConnector(DeclaredConnector):
             self._reaches_back(table)
 
     def _reaches_back(self, table: TableInfo) -> None:
-        """Refuses a live part that begins now if there is a cut: it would leave a gap between the cut and
-        now."""
+        """Refuses a live part that begins now if there is a cut, because the rows between the cut and now
+        would be missing."""
         if part_options(table.options, LIVE).get("scan.startup.mode") == "latest":
             raise ConnectorError(
                 "the live part of a hybrid table does not reach back to the cut",

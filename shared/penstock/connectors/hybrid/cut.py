@@ -1,4 +1,4 @@
-"""Where history ends and live begins: a value of one column.
+"""The cut between the history and the live part: a value of one column.
 
 A row with ``column < at`` belongs to the history, one with ``column >= at`` (or NULL) to the live part.
 Every row belongs to exactly one part, even if both hold it.
@@ -35,7 +35,8 @@ class Cut:
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: Schema) -> Cut | None:
-        """None if the table names none. ConnectorError for half of one, or a wrong one."""
+        """The cut that the options name; None if they name none. ConnectorError if an option is missing or
+        wrong."""
         name, at = options.get("switch.column"), options.get("switch.at")
         if name is None and at is None:
             return None
@@ -61,7 +62,8 @@ class Cut:
         return cls(index, _value(at, schema.types[index]))
 
     def split(self, batch: Batch, position: int, *, history: bool) -> Batch:
-        """The rows of ``batch`` that belong to its part; the column lies at ``position``."""
+        """The rows of ``batch`` that belong to the history (``history``) or to the live part. ``position``:
+        the index of the cut's column in the batch."""
         column: Column = batch.columns[position]
         below = np.asarray(column.values) < self.at
         if column.valid is not None:

@@ -16,7 +16,7 @@ PARTS = (HISTORY, LIVE)
 
 
 def part_options(options: Mapping[str, str], part: str) -> dict[str, str]:
-    """The options of one part as its connector knows them; ``on-error`` is the table's."""
+    """The options of one part, in the form that its connector takes; ``on-error`` is the table's."""
     prefix = f"{part}."
     own = {
         key.removeprefix(prefix): value
@@ -42,5 +42,5 @@ def is_live(split_id: str) -> bool:
 
 
 def part_named(part: str, inner: str) -> str:
-    """The id of a split of a part."""
+    """The id in the hybrid table of a split of ``part``."""
     return f"{part}:{inner}"

@@ -1,9 +1,9 @@
-"""The hybrid source: the splits of both parts are found at once, the live ones first; then the history is
-read to its end and the live part after it.
+"""The hybrid source: discovers the splits of both parts at once, the live ones first, then reads the history
+to its end and the live part after it.
 
-The live splits are found before the history: so the start of the live part is fixed, and in the checkpoint,
-before the end of the history is known. A reader switches when its own history splits are read; until then
-its live splits hold no watermark.
+Discovering the live splits first fixes the start of the live part, and puts it into the checkpoint, before
+the end of the history is known. A reader switches when its own history splits are read; until then its live
+splits hold no watermark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import Connector, TableInfo
 
-#: Batches without a row of the part that one poll may skip.
+#: The most batches without a row of the part that one poll may skip.
 _EMPTY_POLLS = 16
 
 
@@ -42,7 +42,7 @@ class HybridEnumerator(SourceEnumerator):
         self._history = self._make(HISTORY)
         self._live = self._make(LIVE)
         self._live.pinned = True
-        #: The history is bounded: only the live part may bring new splits.
+        #: The history is bounded, so only the live part may have new splits later.
         self.discovery_interval_ms = self._live.discovery_interval_ms
 
     def _make(self, part: str) -> SourceEnumerator:
@@ -54,7 +54,7 @@ class HybridEnumerator(SourceEnumerator):
         for part, enumerator in ((LIVE, self._live), (HISTORY, self._history)):
             own = {i.removeprefix(f"{part}:") for i in known if i.startswith(f"{part}:")}
             if part is HISTORY and known:
-                continue  # Found with the first look; files that came later do not belong to it.
+                continue  # The history was discovered at the first call; files that came later do not belong to it.
             _, info = part_of(self._table, part)
             splits = await enumerator.discover(replace(ctx, options=info.options), own)
             found.append([_outer(part, split) for split in splits])
@@ -66,14 +66,14 @@ class HybridEnumerator(SourceEnumerator):
 
 
 class _Part:
-    """One part's reader, which is opened when its turn comes."""
+    """The reader of one part, which is opened when the part's turn comes."""
 
     def __init__(self, name: str, connector: Connector, info: TableInfo) -> None:
         self.name = name
         self.info = info
         self.reader = connector.reader(info)
         self.opened = False
-        #: Splits that wait for the reader to be open.
+        #: Splits that wait until the reader is open.
         self.waiting: list[Split] = []
         self.known: set[str] = set()
 
@@ -112,7 +112,7 @@ class HybridReader(SourceReader):
 
     async def open(self, ctx: SourceContext) -> None:
         self.ctx = ctx
-        #: Where the cut's column lies in the batches of the parts' readers.
+        #: The index of the cut's column in the batches of the parts' readers.
         self._at: int | None = None
         self._projection = list(ctx.projection)
         if self._cut is not None:
@@ -147,7 +147,7 @@ class HybridReader(SourceReader):
         return None
 
     def _own(self, part: _Part, fetched: Fetched) -> Fetched:
-        """The rows on the part's side of the cut, without the column that was read for it."""
+        """The rows on the part's side of the cut, without the column that was read only for the cut."""
         batch = fetched.batch
         if self._cut is not None:
             assert self._at is not None

@@ -25,7 +25,7 @@ def place(options: Mapping[str, str]) -> str:
 
 
 def database_uri(uri: str) -> str:
-    """A JDBC URL of SQLite as SQLAlchemy has it; another URL as it is."""
+    """A JDBC URL of SQLite in SQLAlchemy's form; another URL without the prefix ``jdbc:``."""
     return "sqlite:///" + uri.removeprefix(_SQLITE) if uri.startswith(_SQLITE) else uri.removeprefix(_JDBC)
 
 
@@ -57,7 +57,7 @@ def load(options: Mapping[str, str]) -> Table:
 
     catalog = open_catalog(options.get("catalog-name", "default"), options)
     try:
-        # The table's metadata and files are reached without the catalog.
+        # Reads of the table's metadata and files do not need the catalog.
         return reached(lambda: catalog.load_table(table_name(options)), place(options))
     except (NoSuchTableError, NoSuchNamespaceError):
         raise ConnectorError(
@@ -73,7 +73,7 @@ def load(options: Mapping[str, str]) -> Table:
 
 
 def reached(call: Callable[[], Any], where: str) -> Any:
-    """What ``call`` gives; ExternalError for what the catalog or the file system fails with."""
+    """The result of ``call``. Raises ExternalError for errors of the catalog or the file system."""
     from pyiceberg.exceptions import (
         CommitFailedException,
         ForbiddenError,
@@ -104,7 +104,7 @@ def reached(call: Callable[[], Any], where: str) -> Any:
             where=where,
             remedy="check 'credential' or 'token'",
         ) from None
-    except Exception as err:  # of requests, SQLAlchemy, Arrow's file systems: they share no class
+    except Exception as err:  # errors of requests, SQLAlchemy and Arrow's file systems share no base class
         raise ExternalError(
             "an Iceberg catalog or its files cannot be reached",
             got=f"{type(err).__name__}: {err}",

@@ -18,7 +18,8 @@ _WHERE = "connector 'iceberg'"
 
 
 class IcebergConnector(DeclaredConnector):
-    """The connector ``iceberg``: source and sink of an Iceberg table. pyiceberg computes in Python: in helpers."""
+    """The connector ``iceberg``: source and sink of an Iceberg table. pyiceberg computes in Python, so it
+    runs in helper processes."""
 
     name = "iceberg"
     runs = "helper"

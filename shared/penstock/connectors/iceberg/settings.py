@@ -6,9 +6,9 @@ from penstock.errors import SpecError
 from penstock.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, integer, text
 
 CATALOG_TYPES = ("rest", "sql", "jdbc")
-#: Keys with these beginnings are the catalog's and the file system's own; pyiceberg takes them as they are.
+#: Prefixes of keys that belong to the catalog and the file system; they are passed to pyiceberg unchanged.
 PASSED_ON = ("s3.", "gcs.", "adls.", "hdfs.", "rest.", "header.", "client.", "oauth2-", "sql.")
-#: Keys without a common beginning that are passed on.
+#: Further keys that are passed on.
 _SINGLE = ("credential", "token", "scope", "prefix")
 
 

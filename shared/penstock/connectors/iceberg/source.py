@@ -1,4 +1,5 @@
-"""The source of an Iceberg table: the files of a snapshot, then what each later snapshot appends."""
+"""The source of an Iceberg table: reads the files of a snapshot, then the files that each later snapshot
+appends."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext, TableInfo
 
-#: Snapshots looked at in one discovery.
+#: The most snapshots that one discovery reads.
 _MOST_SNAPSHOTS = 100
-#: Partition values that a split can hold.
+#: The types of partition values that a split can hold.
 _PLAIN = (int, str, float, bool, type(None))
 
 
@@ -55,7 +56,8 @@ def chosen_snapshot(table: Table, options: Mapping[str, Any], where: str) -> Sna
 
 
 def schema_of(table: Table, options: Mapping[str, str], snapshot_id: int) -> Schema:
-    """The columns of a read: those of the snapshot's time where the options name a time, else the current ones."""
+    """The columns to read: those of the snapshot if the options name a snapshot or a time, else the current
+    ones."""
     if "snapshot-id" in options or "as-of-timestamp" in options:
         return table.scan(snapshot_id=snapshot_id).projection()
     return table.schema()
@@ -72,7 +74,8 @@ def lineage(table: Table) -> list[Snapshot]:
 
 
 def _follows(line: Sequence[Snapshot], snapshot: Snapshot, last: int) -> bool:
-    """Whether ``snapshot`` is the one behind version ``last``: when snapshots expire, the parents' ids go, too."""
+    """Whether ``snapshot`` directly follows the version ``last``. When snapshots expire, a snapshot's parent
+    may no longer be known."""
     if any(version_of(s) == last for s in line):
         return True
     number = snapshot.sequence_number
@@ -158,7 +161,7 @@ class IcebergEnumerator(SourceEnumerator):
 
         operation = snapshot.summary.operation if snapshot.summary is not None else Operation.APPEND
         skip = {
-            Operation.REPLACE: True,  # the same rows in other files
+            Operation.REPLACE: True,  # a replacement moves the same rows to other files
             Operation.OVERWRITE: self._options["streaming-skip-overwrite-snapshots"],
             Operation.DELETE: self._options["streaming-skip-delete-snapshots"],
         }
@@ -218,7 +221,7 @@ class IcebergEnumerator(SourceEnumerator):
 
 
 class IcebergReader(LakeReader):
-    """Reads data files by pyiceberg: columns by their ids, deleted rows left out."""
+    """Reads data files with pyiceberg, which finds columns by their ids and skips deleted rows."""
 
     def __init__(self, table: TableInfo) -> None:
         super().__init__()
@@ -236,7 +239,7 @@ class IcebergReader(LakeReader):
         for name, value in self._equals.items():
             condition = And(condition, EqualTo(name, value))  # type: ignore[call-arg,arg-type]  # pydantic hides it
         stored = schema_of(self._table, self._options, payload["snapshot"])
-        # Without any column pyiceberg does not tell the number of rows.
+        # At least one column must be read, because otherwise pyiceberg does not tell the number of rows.
         schema = stored.select(*(self._schema.names or stored.column_names[:1]))
         scan = ArrowScan(self._table.metadata, self._table.io, schema, condition)
         task = _task(payload)

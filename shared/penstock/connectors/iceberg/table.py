@@ -1,4 +1,4 @@
-"""An Iceberg table that is written: files by us, manifests and commits by pyiceberg."""
+"""Writes an Iceberg table: Penstock writes the data files, pyiceberg writes manifests and commits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-#: The table's property that holds the last checkpoint of a sink: snapshots expire, properties stay.
+#: The prefix of the table property that holds the last checkpoint of a sink. A property is used because
+#: snapshots expire.
 MARK = "penstock.committed."
-#: Below the table's location.
+#: The folder of notes below the table's location.
 NOTES_FOLDER = "penstock"
-#: Partition values that a split and a note can hold.
+#: The types of partition values that a split and a note can hold.
 _PLAIN = (int, str, float, bool, type(None))
 
 
@@ -35,7 +36,8 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def _small(field: pa.Field) -> pa.Field:
-    """Texts and lists with offsets of 32 bits, as batches have them: the same in the file, and no copy."""
+    """The field with 32-bit offsets for texts and lists, as batches have them. The file is the same, and
+    writing needs no copy."""
     return field.with_type(_small_type(field.type))
 
 
@@ -56,7 +58,7 @@ def _small_type(type_: pa.DataType) -> pa.DataType:
 def create(
     catalog: Catalog, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str]
 ) -> None:
-    """Make the table, unless it is there; identity partitions by ``partitions``."""
+    """Create the table unless it exists, with identity partitions of the columns ``partitions``."""
     from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 
     name = table_name(options)
@@ -76,21 +78,21 @@ def create(
                 spec.add_identity(column)
         reached(transaction.commit_transaction, place(options))
     except TableAlreadyExistsError:
-        pass  # another subtask, or another job, was first
+        pass  # another subtask or job has created the table
     except ExternalError:
         if not reached(lambda: catalog.table_exists(name), place(options)):
             raise
 
 
 def check_partitions(table: Table, where: str) -> None:
-    """UnsupportedError for a table whose partitions cannot be computed here."""
+    """Raises UnsupportedError for a table whose partition values cannot be computed here."""
     schema = table.schema()
     for field in table.spec().fields:
         type_ = schema.find_type(field.source_id)
         try:
             made = field.transform.pyarrow_transform(type_)
             made(pa.nulls(1, _source_type(table, field.source_id)))
-        except Exception as err:  # pyiceberg has several ways to say no
+        except Exception as err:  # pyiceberg raises several kinds of errors for this
             raise UnsupportedError(
                 f"a table partitioned by {field.transform} of '{schema.find_column_name(field.source_id)}'",
                 expected="identity, year, month, day or hour",
@@ -239,7 +241,7 @@ class IcebergLake(LakeTable):
             try:
                 self._table.io.delete(self._note(key))
             except FileNotFoundError:
-                pass  # deleted before
+                pass  # the note was deleted before
 
         reached(delete, self._where)
 
@@ -264,7 +266,7 @@ class IcebergLake(LakeTable):
         from pyiceberg.exceptions import CommitFailedException
 
         table = self._table
-        # pyiceberg would try again by itself, behind the commit that was first, and not look at its mark.
+        # pyiceberg would retry by itself after another commit, without reading that commit's mark.
         alone = {**table.metadata.properties, "commit.retry.num-retries": "0"}
         table.metadata = table.metadata.model_copy(update={"properties": alone})
         transaction = table.transaction()
@@ -275,8 +277,8 @@ class IcebergLake(LakeTable):
                     append.append_data_file(self._data_file(file))
             reached(transaction.commit_transaction, self._where)
         except (CommitFailedException, ExternalError) as err:
-            # Also when the outcome is not known: whoever tries again reads the mark first, and a commit that is
-            # still on its way holds only for the snapshot that was current.
+            # The same error if the outcome is unknown: the next attempt reads the mark first, and a commit
+            # that is still on its way can only succeed on the snapshot that was current.
             raise LostRaceError(str(err)) from err
 
     def _data_file(self, file: DataFile) -> Any:
@@ -303,4 +305,4 @@ class IcebergLake(LakeTable):
         self._catalog.close()
 
     def after_commit(self) -> None:
-        """Nothing: snapshots and small files are the catalog's maintenance."""
+        """Does nothing: the catalog maintains snapshots and small files."""

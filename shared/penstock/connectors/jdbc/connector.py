@@ -1,5 +1,6 @@
-"""Options and checks of the ``jdbc`` connector. SQLite is read and written by Python's own driver, PostgreSQL and MySQL
-or MariaDB in helper processes; only Spark reaches another database, with a Java driver that the job names."""
+"""Options and checks of the ``jdbc`` connector. SQLite is read and written with Python's own driver;
+PostgreSQL, MySQL and MariaDB are reached in helper processes. Only Spark reaches other databases, with a Java
+driver that the job names."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def exactly_once(table: TableInfo) -> bool:
 
 
 def _hosted() -> Connector:
-    """The parts of database servers, in helper processes."""
+    """The connector for database servers, which runs in helper processes."""
     from penstock.connectors.registry import get_connector
 
     return get_connector("python:penstock.connectors.jdbc.server_parts:JdbcServerConnector")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PREFIX = "jdbc:sqlite:"
 _OWNER = "connector 'jdbc'"
-#: How long a statement waits for another process's lock.
+#: Seconds that a statement waits for another process's lock.
 BUSY_S = 5.0
 
 
@@ -55,7 +55,8 @@ def connect(url: str, *, read_only: bool) -> sqlite3.Connection:
 
 
 def failure(err: sqlite3.Error, url: str) -> PenstockError:
-    """The database's error: one that another try may mend, or one of the table's declaration."""
+    """The error for a failure of the database: ExternalError if another attempt may succeed, else an error of
+    the table's declaration."""
     if isinstance(err, sqlite3.OperationalError) and ("locked" in str(err) or "busy" in str(err)):
         return ExternalError(
             f"the database is locked: {err}",

@@ -1,4 +1,4 @@
-"""Rows of a table by key: a search for the keys as VALUES, by the table's index."""
+"""Looks up rows of a table by key: one query for many keys, given as VALUES, which uses the table's index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types.batch import Batch
 
-#: Parameters of one statement at most; SQLite's own limit may be lower.
+#: The most parameters of one statement; SQLite's own limit may be lower.
 MOST_PARAMETERS = 8192
 
 
@@ -48,8 +48,8 @@ class JdbcLookup(LookupSource):
         width = len(names)
         limit = self._connected().getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
         step = max(1, min(MOST_PARAMETERS, limit) // width)
-        # The columns' affinity applies to the values that IN compares; a row that two spellings find comes
-        # once.
+        # IN applies the columns' affinity to the values that it compares, and returns a row once even if two
+        # spellings find it.
         columns = ", ".join(f"t.{quoted(n)}" for n in names)
         left = columns if width == 1 else f"({columns})"
         out: list[tuple[Any, ...]] = []

@@ -1,4 +1,5 @@
-"""The connector of database servers as helper processes find it: drivers block, and MySQL's is Python."""
+"""The connector of database servers, as helper processes find it. They are needed because the drivers block
+and MySQL's driver is pure Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writing rows to a database server: at least once as it comes, or exactly once with a marker in the transaction."""
+"""Writes rows to a database server: at least once as they come, or exactly once with a marker in the
+transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _OLDEST_MS = 29 * 86_400_000
 
 
 class _Statements:
-    """What a writer does to its table."""
+    """The statements that a writer runs on its table."""
 
     def __init__(self, table: TableInfo) -> None:
         self.server = server_of(table.options)
@@ -39,7 +40,7 @@ class _Statements:
         self.connection: Any = None
 
     def prepare(self, ctx: SourceContext) -> list[int]:
-        """Builds the statements; gives the key's columns."""
+        """Builds the statements; returns the indices of the key columns."""
         names, keys = ctx.schema.names, list(ctx.pushed.get("keys") or ())
         named = [names[k] for k in keys]
         self.insert = self.server.insert(self.table, names, named)
@@ -47,8 +48,9 @@ class _Statements:
         return keys
 
     def transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]], marker: str | None = None) -> None:
-        """Runs of one kind of statement, in order, in one transaction; with a marker only if it is not there yet. A
-        connection that failed is thrown away, and with it the transaction."""
+        """Writes the rows in order in one transaction, grouped into runs of one kind of statement. With a
+        marker, writes them only if the marker does not exist yet. A failed connection is dropped, and with it
+        the transaction."""
         try:
             if self.connection is None:
                 self.connection = connect(self.server)
@@ -72,7 +74,7 @@ class _Statements:
             start = end
 
     def _marked(self, cursor: Any, marker: str) -> bool:
-        """Writes the marker; False: it is there, so the rows are, too."""
+        """Writes the marker; returns False if it exists already, and so do the rows."""
         ignore = (
             ("INSERT INTO", "ON CONFLICT DO NOTHING")
             if self.server.product == "PostgreSQL"
@@ -82,14 +84,14 @@ class _Statements:
         return bool(cursor.rowcount == 1)
 
     def make_markers(self) -> None:
-        """Makes the table of markers where it is missing, and forgets old ones."""
+        """Creates the table of markers if it is missing, and deletes old markers."""
         self.run(
             f"CREATE TABLE IF NOT EXISTS {MARKERS} (id varchar(64) PRIMARY KEY, committed_at timestamp NOT NULL)"
         )
         self.run(f"DELETE FROM {MARKERS} WHERE committed_at < {_KEPT[self.server.product]}")
 
     def run(self, statement: str) -> None:
-        """One statement in a transaction of its own."""
+        """Runs one statement in a transaction of its own."""
         try:
             if self.connection is None:
                 self.connection = connect(self.server)
@@ -109,7 +111,7 @@ class _Statements:
 
 
 class ServerWriter(JdbcWriter):
-    """At least once: buffers, retries and order are those of SQLite's writer."""
+    """Writes at least once; buffers, retries and keeps the order as SQLite's writer does."""
 
     _parameters = staticmethod(server_parameters)
 
@@ -134,8 +136,8 @@ class ServerWriter(JdbcWriter):
 
 
 class ExactlyOnceWriter(SinkWriter):
-    """Rows of an epoch lie in its checkpoint. When that is complete they are written in one transaction with a marker;
-    a marker that is there says that they were written before."""
+    """The rows of an epoch are kept in its checkpoint. When the checkpoint is complete, they are written in
+    one transaction with a marker; an existing marker says that they were written before."""
 
     def __init__(self, table: TableInfo) -> None:
         self._retries: int = OPTIONS.read(table.options)["sink.max-retries"]
@@ -191,7 +193,7 @@ class ExactlyOnceWriter(SinkWriter):
 
 
 def _packed(batches: Sequence[Batch], now_ms: int) -> bytes:
-    """Rows with an id of their own before them."""
+    """The rows as bytes, after a new id, which becomes the marker."""
     sink = pa.BufferOutputStream()
     whole = Batch.concat(batches).to_arrow()
     with pa.ipc.new_stream(sink, whole.schema) as stream:

@@ -1,4 +1,5 @@
-"""Reading a table of a database server: one split, or parts by ranges of a column, each in a fixed order."""
+"""Reads a table of a database server as one split, or as parts by ranges of a column, each in a fixed
+order."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.types.logical import Schema
 
-#: Keys of one question at most.
+#: The most keys of one query.
 _MOST_KEYS = 1000
 _PARTS = tuple(f"scan.partition.{key}" for key in ("column", "num", "lower-bound", "upper-bound"))
 
 
 def partitions(options: Any) -> list[dict[str, Any]]:
-    """The parts of a scan: ``low`` ≤ column < ``high``; the first has no lower end and takes NULL, the last no upper
-    one, so that every row is in one part. ConnectorError for options that belong together and do not stand together."""
+    """The parts of a scan: ``low`` ≤ column < ``high``; the first part has no lower bound and includes NULL,
+    the last part has no upper bound, so that every row is in exactly one part. ConnectorError if only some of
+    the options are given."""
     given = [options[key] for key in _PARTS]
     if all(value is None for value in given):
         return [{}]
@@ -66,7 +68,8 @@ class ServerEnumerator(SourceEnumerator):
 
 
 class ServerReader(SourceReader):
-    """A position is the number of rows delivered, in the order of the primary key, or of all columns where there is none."""
+    """Reads a part. A position is the number of rows delivered in the order of the primary key, or of all
+    columns if there is none."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -181,7 +184,7 @@ class ServerReader(SourceReader):
 
 
 class ServerLookup(LookupSource):
-    """Looks keys up, many in one question."""
+    """Looks keys up, many in one query."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -211,7 +214,7 @@ class ServerLookup(LookupSource):
         try:
             if self._connection is None:
                 self._connection = connect(self._server)
-                # Each question sees what is committed by then.
+                # Each query sees the rows committed so far.
                 if self._server.product == "PostgreSQL":
                     self._connection.autocommit = True
                 else:
@@ -234,7 +237,7 @@ class ServerLookup(LookupSource):
 
 
 def decoded(schema: Schema, rows: Sequence[tuple[Any, ...]], ctx: SourceContext, where: str) -> Batch:
-    """Rows as columns; ``on-error`` decides about a row that does not fit."""
+    """The rows as a batch; ``on-error`` decides about a row that does not fit."""
 
     def columns_of(part: Sequence[tuple[Any, ...]]) -> Batch:
         columns = [column_from_server(f, [r[i] for r in part]) for i, f in enumerate(schema.fields)]

@@ -1,4 +1,5 @@
-"""Values between the drivers of database servers and SQL types: exactly, or refused by name."""
+"""Converts values between the drivers of database servers and SQL types: exactly, or not at all, with an
+error."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def _decimal(scale: int) -> Callable[[Any], Any]:
 
 def _time(precision: int) -> Callable[[Any], Any]:
     def convert(value: Any) -> dt.time:
-        if isinstance(value, dt.timedelta):  # how MySQL's driver gives a TIME
+        if isinstance(value, dt.timedelta):  # MySQL's driver returns a TIME as a timedelta
             if not dt.timedelta(0) <= value < _DAY:
                 raise ValueError(value)
             value = (dt.datetime.min + value).time()
@@ -118,7 +119,8 @@ def _reader(type_: t.LogicalType) -> Callable[[Any], Any]:
 
 
 def column_from_server(field: t.Field, values: Sequence[Any]) -> Column:
-    """RecordError that names the column and the first value that does not fit its type exactly."""
+    """The values as a column. Raises a RecordError that names the column and the first value that does not
+    fit its type exactly."""
     convert, out = _reader(field.type), []
     for value in values:
         try:
@@ -144,7 +146,7 @@ def _unfit(field: t.Field, got: str) -> RecordError:
 
 
 def server_parameters(columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-    """Rows of columns as a statement's parameters. Instants are UTC, which the session's time zone is."""
+    """The rows of the columns as a statement's parameters. Instants are in UTC, the session's time zone."""
     parts = []
     for column in columns:
         values = column.to_pylist()

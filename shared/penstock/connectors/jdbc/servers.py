@@ -53,7 +53,7 @@ class Server:
         return ", ".join(map(self.quoted, names))
 
     def insert(self, table: str, names: Sequence[str], keys: Sequence[str]) -> str:
-        """Inserts rows; with ``keys`` the row of a key that is there is overwritten."""
+        """The statement that inserts rows; with ``keys`` it overwrites the row of an existing key."""
         marks = ", ".join(["%s"] * len(names))
         statement = f"INSERT INTO {self.table(table)} ({self.columns(names)}) VALUES ({marks})"
         if not keys:
@@ -67,7 +67,7 @@ class Server:
         return f"{statement} ON DUPLICATE KEY UPDATE {update}"
 
     def delete(self, table: str, keys: Sequence[str]) -> str:
-        """Deletes the row of a key."""
+        """The statement that deletes the row of a key."""
         return f"DELETE FROM {self.table(table)} WHERE " + " AND ".join(
             f"{self.quoted(k)} = %s" for k in keys
         )
@@ -94,8 +94,8 @@ def is_server(options: Mapping[str, str]) -> bool:
 
 
 def server_of(options: Mapping[str, Any]) -> Server:
-    """The server that the table's options name. ConnectorError for a URL without a database or with a parameter that
-    has no meaning here."""
+    """The server that the table's options name. ConnectorError for a URL without a database, or with a
+    parameter that is not supported."""
     parts = urlsplit(options["url"][len("jdbc:") :])
     product = _PRODUCTS[parts.scheme.lower()]
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -163,7 +163,8 @@ def connect(server: Server) -> Any:
 
 
 def failure(err: Exception, server: Server) -> PenstockError:
-    """The database's error: one that another try may mend, or one of the table's declaration or rights."""
+    """The error for a failure of the database: ExternalError if another attempt may succeed, else an error of
+    the table's declaration or of rights."""
     said = " ".join(str(err).split())[:500] or type(err).__name__
     state = getattr(err, "sqlstate", None) or ""
     number = err.args[0] if server.product == "MySQL" and err.args and isinstance(err.args[0], int) else 0

@@ -1,4 +1,4 @@
-"""Writing rows: inserts, or upserts and deletes by primary key, in transactions."""
+"""Writes rows in transactions: as inserts, or as upserts and deletes by primary key."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
     from penstock.types.column import Column
 
-#: Seconds between two attempts, times the number of the attempt.
+#: The pause after an attempt is this many seconds times the attempt's number.
 RETRY_PAUSE_S = 0.2
 
 
 def changed_rows(
     parameters_of: Callable[[Sequence[Column]], list[tuple[Any, ...]]], batch: Batch, keys: Sequence[int]
 ) -> list[tuple[bool, tuple[Any, ...]]]:
-    """Rows to write, or (True) keys to delete."""
+    """The changes of a batch: (False, row to write) or (True, key to delete)."""
     rows = parameters_of(batch.columns)
     if batch.kinds is None:
         return [(False, row) for row in rows]
@@ -42,10 +42,10 @@ def changed_rows(
 
 
 class JdbcWriter(SinkWriter):
-    """At least once: a restart writes the rows since its checkpoint again, which upserts tolerate.
+    """Writes at least once: a restart writes the rows since its checkpoint again, which upserts tolerate.
 
-    Runs of statements of one kind stay in order, and one task writes at a time: rows that wait for another
-    attempt are not overtaken. So the last change of a key remains.
+    Statements are run in order, and only one task writes at a time, so later rows never overtake rows that
+    wait for another attempt. The last change of a key therefore remains.
     """
 
     #: How rows become parameters.
@@ -59,7 +59,8 @@ class JdbcWriter(SinkWriter):
         self._taken = self._written = 0
         #: The one task that writes. Only ``_start_flush`` makes it.
         self._flush: asyncio.Task[None] | None = None
-        #: Rows of a failed flush are in no buffer: nothing may be written after them.
+        #: The error of a failed flush. Its rows are in no buffer any more, so nothing may be written after
+        #: them.
         self._failure: BaseException | None = None
         self._closing = asyncio.Event()
 
@@ -110,9 +111,9 @@ class JdbcWriter(SinkWriter):
             self._flush = asyncio.ensure_future(self._write_out())
 
     async def _flush_over(self) -> None:
-        """Waits until the flush under way, if any, is over; raises its error."""
+        """Waits until the flush under way, if any, has ended; raises its error."""
         if self._flush is not None:
-            # Not awaited itself: the waiting task may be cancelled, the write must not be.
+            # ``wait`` instead of a plain await: the waiting task may be cancelled, but the write must not be.
             await asyncio.wait([self._flush])
         self._check()
 
@@ -190,8 +191,9 @@ class JdbcWriter(SinkWriter):
             start = end
 
     async def close(self) -> None:
-        # When its task is cancelled, a transaction continues in its thread, and could overwrite what the
-        # next attempt has written by then. So it is waited for; it is not tried again.
+        # A transaction continues in its thread when its task is cancelled, and could overwrite rows that the
+        # next attempt has written meanwhile. So close waits for the transaction; a failed one is not
+        # repeated.
         self._closing.set()
         while self._flush is not None:
             await asyncio.wait([self._flush])

@@ -1,4 +1,4 @@
-"""Reading a whole table: one split, its rows in the database's order."""
+"""Reads a whole table as one split, in the database's order."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class JdbcEnumerator(SourceEnumerator):
 
 
 class JdbcReader(SourceReader):
-    """A position is the number of rows delivered and, where the table has rowids, the last one's: rows that are deleted
-    behind it do not move it."""
+    """Reads the table. A position is the number of rows delivered and, if the table has rowids, the last
+    row's id, so that deleting rows before it does not move the position."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -114,13 +114,14 @@ class JdbcReader(SourceReader):
 
     async def close(self) -> None:
         if self._cursor is not None:
-            self._cursor.close()  # else it would hold the database's lock until it is collected
+            self._cursor.close()  # otherwise the cursor would hold the database's lock until it is garbage-collected
         if self._connection is not None:
             self._connection.close()
 
 
 def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
-    """Views and tables WITHOUT ROWID have none; where a column has that name, it hides the table's own."""
+    """Whether the table has rowids. Views and tables WITHOUT ROWID have none; a column named rowid hides the
+    table's own."""
     try:
         connection.execute(f"SELECT rowid FROM {table} LIMIT 0")
     except sqlite3.OperationalError:
@@ -130,7 +131,7 @@ def _has_rowid(connection: sqlite3.Connection, table: str) -> bool:
 
 
 def decoded(schema: Schema, rows: _Rows, ctx: SourceContext, where: str) -> Batch:
-    """Rows as columns; ``on-error`` decides about a row that does not fit."""
+    """The rows as a batch; ``on-error`` decides about a row that does not fit."""
 
     def columns_of(part: _Rows) -> Batch:
         columns = [column_from_database(f, [r[i] for r in part]) for i, f in enumerate(schema.fields)]

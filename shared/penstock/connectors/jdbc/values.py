@@ -1,4 +1,4 @@
-"""Values between SQLite's five storage classes and SQL types.
+"""Converts values between SQLite's five storage classes and SQL types.
 
 Booleans are 0 and 1; dates and times are ISO texts (whole numbers count as ms since the
 epoch, as Java's driver writes them); decimals are texts.
@@ -93,7 +93,8 @@ def _from_database(type_: t.LogicalType) -> Callable[[Any], Any]:
 
 
 def column_from_database(field: t.Field, values: Sequence[Any]) -> Column:
-    """RecordError that names the column and the first value that does not fit its type."""
+    """The values as a column. Raises a RecordError that names the column and the first value that does not
+    fit its type."""
     convert = _from_database(field.type)
     at = 0
     try:
@@ -116,7 +117,7 @@ def column_from_database(field: t.Field, values: Sequence[Any]) -> Column:
 
 
 def to_database(type_: t.LogicalType) -> Callable[[Any], Any] | None:
-    """How a value is written; None = as it is."""
+    """The function that converts a value for writing; None: values are written unchanged."""
     match type_:
         case t.BooleanType():
             return int
@@ -134,8 +135,8 @@ def _digits(precision: int) -> str:
 
 
 def spellings(type_: t.LogicalType, value: Any) -> list[Any]:
-    """Every way in which a database may hold a value that ``column_from_database`` reads as this one: SQLite
-    compares texts letter by letter, so a search must name all of them."""
+    """Every stored value that ``column_from_database`` would read as ``value``. SQLite compares texts letter
+    by letter, so a search must name all of them."""
     match type_:
         case t.DecimalType():
             plain = format(value.normalize(), "f")
@@ -167,7 +168,7 @@ def _moment_spellings(value: dt.datetime) -> list[Any]:
 
 
 def search_parameters(keys: Sequence[Column]) -> list[tuple[Any, ...]]:
-    """Rows of key columns (none of them NULL) as all their spellings: at least one tuple for each row."""
+    """The parameters of a search for keys (without NULL): for each key the tuples of all its spellings."""
     written = [[spellings(column.type, value) for value in column.to_pylist()] for column in keys]
     return [row for ways in zip(*written, strict=True) for row in product(*ways)]
 

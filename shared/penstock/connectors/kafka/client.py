@@ -1,4 +1,4 @@
-"""librdkafka's clients: how options configure them, and what they say, as our errors."""
+"""librdkafka's clients: configures them from options, and turns their errors into Penstock's."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.kafka")
 
-#: How long a broker may take to answer a question, in seconds.
+#: How long a broker may take to answer a request, in seconds.
 ANSWER_S = 30.0
-#: One look of a question that is repeated until then.
+#: The timeout of one attempt of a request that is repeated until ``ANSWER_S``, in seconds.
 _LOOK_S = 2.0
-#: Between attempts while the brokers settle who leads a partition or coordinates a group.
+#: Pauses between attempts while the brokers elect a partition's leader or a group's coordinator.
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 
-#: Properties of the Java client that this client has under no name, and what to do instead.
+#: Properties of the Java client that librdkafka does not have, and what to do instead.
 _JAVA_ONLY = {
     "ssl.truststore.location": "convert the store to PEM and set 'properties.ssl.ca.location'",
     "ssl.truststore.password": "convert the store to PEM and set 'properties.ssl.ca.location'",
@@ -37,7 +37,7 @@ _JAVA_ONLY = {
     "max.poll.records": "remove it: a batch holds what the task has room for",
     "partition.discovery.interval.ms": "set 'scan.topic-partition-discovery.interval'",
 }
-#: What the connector itself decides.
+#: Properties that the connector itself sets.
 _OURS = {
     "enable.auto.commit": "remove it: offsets are committed with checkpoints where 'properties.group.id' is set",
     "enable.auto.offset.store": "remove it: offsets are kept in checkpoints",
@@ -65,7 +65,8 @@ def need_client(owner: str) -> None:
 
 
 def client_properties(options: Mapping[str, str], owner: str) -> dict[str, str]:
-    """The ``properties.…`` of a table in librdkafka's words; ConnectorError for one that has no effect."""
+    """The ``properties.…`` of a table as librdkafka's properties; ConnectorError for one that would have no
+    effect."""
     found: dict[str, str] = {}
     for key, value in options.items():
         if not key.startswith(PROPERTIES):
@@ -95,7 +96,7 @@ def client_properties(options: Mapping[str, str], owner: str) -> dict[str, str]:
 
 
 def _login(jaas: str, owner: str) -> dict[str, str]:
-    """User and password of the Java client's ``sasl.jaas.config``."""
+    """The user and password in the Java client's ``sasl.jaas.config``."""
     words = dict(_JAAS_LOGIN.findall(jaas))
     if "username" not in words or "password" not in words:
         raise ConnectorError(
@@ -138,16 +139,17 @@ class Caller:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def call(self, loop: asyncio.AbstractEventLoop, f: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """``f(*args)`` in the thread, behind the calls before it."""
+        """Call ``f(*args)`` in the thread, after the earlier calls."""
         return loop.run_in_executor(self._pool, f, *args)
 
     def close(self) -> None:
-        """No further calls; does not wait."""
+        """Accept no further calls; does not wait for calls under way."""
         self._pool.shutdown(wait=False)
 
 
 def weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """A callback for a client that does not keep the method's owner alive, which holds the client itself."""
+    """A callback that holds the method's owner only weakly. The owner holds the client, so a strong reference
+    would keep both alive."""
     known = weakref.WeakMethod(method)
 
     def call(*args: Any) -> None:
@@ -158,7 +160,8 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def patiently(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` in a client's thread, again while a partition's leader or a group's coordinator is being found."""
+    """Call ``f(*args)`` in a client's thread; repeat the call while a partition's leader or a group's
+    coordinator is being found."""
     from confluent_kafka import KafkaError as E
     from confluent_kafka import KafkaException
 
@@ -177,8 +180,8 @@ def patiently(f: Callable[..., Any], *args: Any) -> Any:
 
 
 class Refused:
-    """A client's ``error_cb`` that remembers why brokers refuse the client: wrong credentials or certificates. A question
-    then only times out, and its own error does not say why."""
+    """A client's ``error_cb`` that remembers why brokers refuse the client: wrong credentials or certificates. The
+    request itself then only times out, and its error does not say why."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -191,8 +194,8 @@ class Refused:
 
 
 def list_topics(client: Any, refused: Refused, *args: Any) -> Any:
-    """``client.list_topics(*args)``, in the client's thread; the KafkaException says why the brokers refuse the client, as
-    soon as they do."""
+    """``client.list_topics(*args)``, in the client's thread; if the brokers refuse the client, the
+    KafkaException comes at once and says why."""
     from confluent_kafka import KafkaError as E
     from confluent_kafka import KafkaException
 
@@ -209,7 +212,8 @@ def list_topics(client: Any, refused: Refused, *args: Any) -> Any:
 
 
 def failure(error: KafkaError, what: str, where: str) -> PenstockError:
-    """A client's error: one of the table's declaration or rights, or one that trying again may mend."""
+    """The error for a client's error: of the table's declaration or of rights, or one that another attempt
+    may mend."""
     from confluent_kafka import KafkaError as E
 
     code, text = error.code(), error.str()

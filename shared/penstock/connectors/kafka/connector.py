@@ -118,7 +118,7 @@ class KafkaConnector(DeclaredConnector):
         return tuple(found)
 
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
-        """Those of the messages, and of values those of their format, behind ``value.``."""
+        """The metadata keys of messages, and with the prefix ``value.`` those of the values' format."""
         name = table.options.get("value.format") or table.options.get("format")
         told = {} if name is None else get_format(name, where=self.option_set.owner).metadata
         return {**self.metadata, **{VALUE + key: type_ for key, type_ in told.items()}}
@@ -160,9 +160,11 @@ class KafkaConnector(DeclaredConnector):
 
 
 class UpsertKafkaConnector(KafkaConnector):
-    """The newest row of each key; a message without a value deletes the key's row.
+    """The connector ``upsert-kafka``: the newest row of each key. A message without a value deletes the key's
+    row.
 
-    The key is the table's primary key, which the planner asks for: the only mode is ``upsert``, both ways.
+    The key is the table's primary key. The planner requires one, because source and sink have only the mode
+    ``upsert``.
     """
 
     name = "upsert-kafka"

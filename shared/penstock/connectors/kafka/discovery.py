@@ -1,4 +1,4 @@
-"""Finds the partitions of the topics, and fixes where each is read from and to."""
+"""Finds the partitions of the topics, and fixes the start and the end of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 class KafkaEnumerator(SourceEnumerator):
     """A split for each partition. ``start`` and ``end`` in its payload are offsets; no end: unbounded.
-    ``topic_id``, beside them, tells the topic from another one that is made under its name later.
+    ``topic_id`` distinguishes the topic from another one that is created later with the same name.
 
     Partitions that come up later are read from their beginning, as Flink does.
     """
@@ -55,7 +55,7 @@ class KafkaEnumerator(SourceEnumerator):
         return await self._caller.call(asyncio.get_running_loop(), self._discover, ctx, known)
 
     def _discover(self, ctx: SourceContext, known: set[str]) -> list[Split]:
-        """In the client's thread: questions to the broker, seldom."""
+        """Ask the brokers; runs in the client's thread."""
         import confluent_kafka as ck
 
         if self._consumer is None:
@@ -122,8 +122,8 @@ class KafkaEnumerator(SourceEnumerator):
     def _as_told(
         self, consumer: Consumer, places: list[TopicPartition], mode: str, prefix: str
     ) -> dict[tuple[str, int], int] | None:
-        """The offsets of the modes that a scan's start and end have in common; None for another mode.
-        ``prefix``: of the options that such a mode needs."""
+        """The offsets for a mode that both the start and the end of a scan can have; None for another mode.
+        ``prefix``: the prefix of the options that such a mode needs."""
         match mode:
             case "latest-offset":
                 return {(p.topic, p.partition): _high(consumer, p) for p in places}
@@ -187,7 +187,7 @@ def _high(consumer: Consumer, place: TopicPartition) -> int:
 
 
 def _at_time(consumer: Consumer, places: list[TopicPartition], time_ms: int) -> dict[tuple[str, int], int]:
-    """The offset of the first message of that time or later; the end of the partition where there is none."""
+    """The offset of the first message of that time or later; the end of the partition if there is none."""
     import confluent_kafka as ck
 
     asked = [ck.TopicPartition(p.topic, p.partition, time_ms) for p in places]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.options import OptionSet
     from penstock.types import Batch
 
-#: librdkafka's word for "by the key, or any".
+#: librdkafka's number for "chosen by the key, or any partition".
 ANY_PARTITION = -1
 
 
@@ -32,7 +32,8 @@ class OutMessage(NamedTuple):
 
 
 class MessageEncoder:
-    """``open`` before the first batch, with the topic's number of partitions."""
+    """Encodes rows as messages. Call ``open`` with the topic's number of partitions before the first
+    batch."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class MessageEncoder:
         signs = batch.signs()
         values: Sequence[bytes | None]
         if self._value.format.changelog:
-            # The values say themselves what happened.
+            # The encoded values contain the kinds of changes.
             values = self._value_encoder.encode(batch.select(self._value.columns))
             return self._messages(keys, values)
         rows = batch.select(self._value.columns).with_kinds(None)

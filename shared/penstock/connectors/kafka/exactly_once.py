@@ -2,15 +2,17 @@
 
 Rows are *staged* until their checkpoint is complete (``connectors.staging``). Then one transaction holds the
 rows of the epoch and a *marker*: the offset that the transactional id, taken as the name of a consumer group,
-commits for partition 0 of the topic. The offset is the checkpoint; its metadata say which job's. So the broker
-stores the rows and the marker together or not at all.
+commits for partition 0 of the topic. The offset is the checkpoint; its metadata name the job. The broker
+therefore stores the rows and the marker together or not at all.
 
-- A writer begins by taking over its transactional id: the broker refuses whatever an older producer of that id
-  still sends, and ends what it left open. Then it reads the marker and knows whether its epoch is there.
+- A writer begins by taking over its transactional id: the broker refuses everything that an older producer of
+  that id still sends, and ends its open transaction. Then the writer reads the marker and knows whether its
+  epoch is stored.
 - A repeated commit does the same with a new producer, and repeats only what the broker lacks.
-- An epoch may be committed by another subtask than the one that staged it: with the stager's id.
-- No transaction is open between checkpoints, so readers do not wait for ours, and a job that is away for longer
-  than ``transaction.timeout.ms`` loses nothing.
+- Another subtask than the one that staged an epoch may commit it; it uses the transactional id of the subtask
+that staged it.
+- No transaction is open between checkpoints, so readers do not wait for one, and a job that is down for
+  longer than ``transaction.timeout.ms`` loses nothing.
 """
 
 from __future__ import annotations
@@ -39,21 +41,21 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.kafka")
 
-#: How long the broker keeps a transaction open that nobody ends, unless a property says otherwise.
+#: How long the broker keeps an abandoned transaction open, unless a property says otherwise.
 _TRANSACTION_TIMEOUT_MS = "300000"
-#: Messages handed to the client at a time while an epoch is published.
+#: The number of messages handed to the client at a time while an epoch is published.
 _SLICE = 2_000
-#: Jobs that a marker remembers: those that went on from each other's savepoints.
+#: The most jobs that a marker remembers: jobs that were restored from each other's savepoints.
 _MAX_JOBS = 16
-#: Seconds before an id that a sibling took over is taken back.
+#: Pauses in seconds before a transactional id is taken back from another subtask that took it over.
 _PAUSES_S = (0.1, 0.3, 1.0, 3.0)
-#: How long brokers keep offsets of a group without members where they do not tell (Kafka's default).
+#: How long brokers keep the offsets of a group without members, if they do not tell: Kafka's default.
 _RETENTION_MINUTES = 7 * 24 * 60
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a transactional id has committed. ``done``: per job, its last checkpoint that is stored;
-    ``job``, ``attempt``: who writes. Lower attempts of that job are refused."""
+    """The record of what a transactional id has committed. ``done``: for each job, its last stored
+    checkpoint; ``job``, ``attempt``: the present writer. Lower attempts of that job are refused."""
 
     job: str
     attempt: int
@@ -76,11 +78,11 @@ class Transactions:
 
     @property
     def marker_found(self) -> bool:
-        """Whether the broker knew this id. After ``take_over``."""
+        """Whether the broker knew this id. Valid after ``take_over``."""
         return self._marker.attempt > 0
 
     async def take_over(self) -> KafkaProducer:
-        """A producer that has fenced all before it, and the marker as the broker has it."""
+        """A producer that has fenced all earlier ones. Also reads the broker's marker."""
         if self._producer is not None:
             return self._producer
         timeout = self._properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
@@ -110,7 +112,8 @@ class Transactions:
             )
 
     async def fence(self) -> None:
-        """Write a marker of this attempt, so that one that is older and comes late sees it and stops."""
+        """Write a marker of this attempt, so that an older attempt that comes late sees the marker and
+        stops."""
 
         async def mark(producer: KafkaProducer) -> None:
             if (self._marker.job, self._marker.attempt) != (self._job, self._attempt):
@@ -120,9 +123,9 @@ class Transactions:
         await self._in_charge(mark)
 
     async def _in_charge(self, step: Callable[[KafkaProducer], Awaitable[None]]) -> None:
-        """``step`` with a producer of this id. After a rescaling another subtask of the same attempt may
-        take the id over to commit what it restored: then it is taken back, and the marker read anew.
-        FencedError where the marker is of a newer attempt."""
+        """Run ``step`` with a producer of this id. After a rescaling another subtask of the same attempt may
+        take the id over to commit restored rows; this method then takes the id back and reads the marker
+        again. FencedError if the marker is of a newer attempt."""
         for pause_s in _PAUSES_S:
             try:
                 await step(await self.take_over())
@@ -136,7 +139,7 @@ class Transactions:
     async def publish(
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
     ) -> None:
-        """The rows of an epoch and its marker, unless the broker has them."""
+        """Publish the rows of an epoch and its marker, unless the broker has them."""
 
         async def send(producer: KafkaProducer) -> None:
             done = self._marker.done
@@ -173,7 +176,7 @@ class Transactions:
         self._marker = marker
 
     def _group(self) -> Any:
-        """A consumer that never reads: the group's name, and its offsets."""
+        """A consumer that never reads messages. It is needed for the group's name and offsets."""
         import confluent_kafka
 
         if self._consumer is None:
@@ -232,19 +235,20 @@ class ExactlyOnceWriter(StagedWriter):
         self._open_staging(ctx)
         self._where = f"{self._owner}, {self._properties['bootstrap.servers']}, topic '{self._topic}'"
         prefix = self._options["sink.transactional-id-prefix"] or ctx.job_id
-        # Two sinks of a job may be of one table, and so of one prefix.
+        # Two sinks of a job may write the same table, and then have the same prefix.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}-{ctx.uid}")
         self._marker = f"{name}-{ctx.subtask_index}"
         partitions = await self._probe()
         await self._commit_restored(restored)
         await self._of(self._marker).fence()
-        # Ids of other subtasks, and of a greater parallelism: fenced so that nothing old comes late.
+        # Ids of other subtasks, or of a former greater parallelism, are fenced so that no old rows come late.
         for name, others in list(self._transactions.items()):
             if name != self._marker:
                 await others.fence()
                 await others.close()
                 del self._transactions[name]
-        # Last: it may wait for others than the brokers, and what a checkpoint holds does not.
+        # This comes last, because it may wait for other services than the brokers; the restored rows must not
+        # wait for those.
         await self._encoder.open(ctx, partitions)
 
     async def _probe(self) -> int:
@@ -276,8 +280,8 @@ class ExactlyOnceWriter(StagedWriter):
         await transactions.publish(item, load)
 
     async def _check_age(self, item: Committable) -> None:
-        """Offsets of a group without members expire, the marker with them: whether an old epoch was
-        stored cannot be known any more."""
+        """Refuse an epoch that is too old. The offsets of a group without members expire, and the marker with
+        them, so nobody can know any more whether the epoch was stored."""
         kept_ms = await self._retention_minutes() * 60_000
         age_ms = self.ctx.now_ms() - item.made_ms
         if age_ms < kept_ms:
@@ -292,7 +296,7 @@ class ExactlyOnceWriter(StagedWriter):
         )
 
     async def _retention_minutes(self) -> int:
-        """The broker's, or Kafka's default where it may not be asked."""
+        """The broker's retention of offsets; Kafka's default if this user may not ask for it."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.admin._config import ConfigResource

@@ -1,4 +1,4 @@
-"""Where reading a partition starts and ends, in the words of the options."""
+"""The options that say where reading a partition starts and ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def specific_offsets(value: str, option: str, owner: str) -> dict[int, int]:
 
 
 def check_modes(options: Mapping[str, Any], owner: str) -> None:
-    """ConnectorError where a mode and the option that it needs are not both there."""
+    """ConnectorError if a mode is given without the option that it needs, or the option without the mode."""
     for mode, value, needed in _NEEDS:
         if mode not in options:
             continue

@@ -1,4 +1,4 @@
-"""A producer that keeps the order of messages, bounds what it holds, and tells what failed."""
+"""A producer that keeps the order of messages, bounds the messages that it holds, and reports failures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _log = EventLog("penstock.connectors.kafka")
 #: Messages that the client may hold before ``full``; and their KiB.
 _MAX_MESSAGES = 100_000
 _MAX_KIB = 65_536
-#: Looks for the topic before it is said to be missing, and seconds between them.
+#: Attempts to find the topic before it is reported missing, and the seconds between them.
 _LOOKS, _LOOK_S = 5, 0.3
-#: Messages handed over before other work of the loop has its turn.
+#: The number of messages handed over before the loop's other work gets its turn.
 _SLICE = 2_000
 
 
@@ -34,9 +34,9 @@ class TakenOverError(FencedError):
 
 
 class KafkaProducer:
-    """Idempotent, so that what it repeats by itself is neither doubled nor reordered.
-
-    ``where``: for errors. With ``transactional_id`` the calls of a transaction are to be used in their order.
+    """An idempotent producer: messages that the client repeats are neither duplicated nor reordered.
+    ``where``: for errors. With ``transactional_id`` the methods of a transaction must be called in their
+    order.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, where: str, **config: Any) -> None:
@@ -52,7 +52,7 @@ class KafkaProducer:
             "queue.buffering.max.messages": _MAX_MESSAGES,
             "queue.buffering.max.kbytes": _MAX_KIB,
             "linger.ms": 5,
-            # As Kafka's own clients: equal keys go where theirs would.
+            # Kafka's own clients use this, so equal keys go to the same partitions as theirs.
             "partitioner": "murmur2_random",
             **properties,
             **config,
@@ -67,7 +67,7 @@ class KafkaProducer:
     # -- what the client says -----------------------------------------------------------
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        """Only of messages that were not delivered."""
+        """The client calls this only for messages that were not delivered."""
         from confluent_kafka import KafkaError as E
 
         if error is None or error.code() in (E._PURGE_QUEUE, E._PURGE_INFLIGHT):
@@ -95,7 +95,7 @@ class KafkaProducer:
         )
 
     def check(self) -> None:
-        """Raises what has failed since the start."""
+        """Raises the first failure since the start, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -103,7 +103,7 @@ class KafkaProducer:
 
     @property
     def full(self) -> bool:
-        """No more messages for now: see ``drain``."""
+        """Whether the producer should get no more messages now: see ``drain``."""
         return bool(self._pending) or len(self._client) >= _MAX_MESSAGES // 2
 
     @property
@@ -112,13 +112,13 @@ class KafkaProducer:
         return not self._pending and not len(self._client)
 
     def send(self, messages: Iterable[OutMessage]) -> None:
-        """Take messages; they go out by themselves."""
+        """Take messages, which are sent in the background."""
         self.check()
         self._pending.extend(messages)
         self._hand_over(len(self._pending))
 
     def _hand_over(self, most: int) -> None:
-        """Up to ``most`` waiting messages go to the client, in order, until it is full."""
+        """Hand up to ``most`` waiting messages to the client, in order, until the client is full."""
         from confluent_kafka import KafkaException
 
         produce, topic, pending = self._client.produce, self.topic, self._pending
@@ -129,7 +129,7 @@ class KafkaProducer:
                 pending.popleft()
             self._client.poll(0)
         except BufferError:
-            pass  # ``drain`` makes room, and goes on with this very message
+            pass  # ``drain`` makes room and continues with this message
         except KafkaException as err:
             raise self._error(err.args[0], "a message could not be written") from None
 
@@ -152,7 +152,7 @@ class KafkaProducer:
     # -- transactions -------------------------------------------------------------------
 
     async def begin_epoch(self) -> None:
-        """Fences other producers of the same transactional id and ends what they left open."""
+        """Fences other producers of the same transactional id and ends their open transactions."""
         await self._transactional(self._client.init_transactions, ANSWER_S)
 
     async def begin(self) -> None:
@@ -160,14 +160,14 @@ class KafkaProducer:
         await self._transactional(self._client.begin_transaction)
 
     async def commit(self, offsets: list[Any], group: Any) -> None:
-        """The messages sent since ``begin`` and the offsets of ``group``, all or none."""
+        """Commit the messages sent since ``begin`` and the offsets of ``group``, all or none."""
         await self.flush()
         await self._transactional(self._client.send_offsets_to_transaction, offsets, group, ANSWER_S)
         await self._transactional(self._client.commit_transaction, ANSWER_S)
 
     async def _transactional(self, f: Callable[..., Any], *args: Any) -> None:
-        """A step of a transaction. ``BrokerError``: whether it was done is unknown; a new producer must
-        ask. The client repeats what may be repeated."""
+        """Run a step of a transaction. After a ``BrokerError`` the outcome is unknown, and a new producer
+        must find it out. The client itself repeats what may be repeated."""
         from confluent_kafka import KafkaException
 
         while True:
@@ -184,7 +184,7 @@ class KafkaProducer:
         return self._fenced(error) or failure(error, what, self._where)
 
     async def partitions(self) -> int:
-        """How many the topic has; ConnectorError when there is no such topic."""
+        """The topic's number of partitions; ConnectorError if there is no such topic."""
         error = None
         for _ in range(_LOOKS):
             found = await self._call(list_topics, self._client, self._refused, self.topic)
@@ -192,7 +192,7 @@ class KafkaProducer:
             if topic.error is None:
                 return len(topic.partitions)
             error = topic.error
-            await asyncio.sleep(_LOOK_S)  # a topic that was made this moment is not known everywhere
+            await asyncio.sleep(_LOOK_S)  # not every broker knows a topic that was created just now
         assert error is not None
         raise failure(error, f"topic '{self.topic}' cannot be written", self._where)
 
@@ -208,9 +208,10 @@ class KafkaProducer:
         return await self._caller.call(asyncio.get_running_loop(), f, *args)
 
     async def close(self) -> None:
-        """Forgets what was not yet sent; waits for no broker."""
+        """Drop the messages that were not sent yet; waits for no broker."""
         self._pending.clear()
-        # The client has no call that closes without waiting for messages and transactions; to let go of it does.
+        # The client has no method that closes without waiting for messages and transactions. Dropping the
+        # last reference does that.
         last = [self._client]
         del self._client
         await self._run(last.clear)

@@ -1,4 +1,4 @@
-"""Messages to rows: values, keys and metadata, each in its own format."""
+"""Turns messages into rows: values, keys and metadata, each in its own format."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Part:
         return self.format.encoder(self.schema, self.options)
 
     def decoder(self, wanted: Sequence[int], bad_record: BadRecord, metadata: Sequence[str] = ()) -> Decoder:
-        """A decoder of the table's columns ``wanted``, which are among those of the part, and then of what else
-        records say (``metadata``)."""
+        """A decoder of the table's columns ``wanted``, which must be columns of the part, followed by the
+        format's metadata columns (``metadata``)."""
         projection = [self.columns.index(c) for c in wanted]
         ctx = FormatContext(self.schema, projection, self.options, bad_record, metadata=metadata)
         return self.format.decoder(ctx)
@@ -58,7 +58,7 @@ class Part:
 def _options_of(
     read: Mapping[str, Any], options: Mapping[str, str], prefix: str, format_: Format
 ) -> Mapping[str, str]:
-    """Options of a format as the format spells them: without ``key.`` or ``value.``."""
+    """The options of a format under the format's own names: without ``key.`` or ``value.``."""
     name = format_.name
     found = {k: v for k, v in options.items() if k.startswith(f"{name}.")} if prefix == "value." else {}
     found |= {k.removeprefix(prefix): v for k, v in options.items() if k.startswith(f"{prefix}{name}.")}
@@ -162,7 +162,8 @@ class MessageDecoder:
         )
 
     def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None] | None:
-        """What must be awaited before ``decode`` can take these messages; None: nothing."""
+        """A coroutine that must be awaited before ``decode`` can take these messages; None: there is nothing
+        to wait for."""
         if not self._fetches:
             return None
         loud = self._loud
@@ -179,13 +180,14 @@ class MessageDecoder:
         whole = self._decode(messages, self._loud)
         if whole is not None:
             return whole
-        # Some were rejected, and reported: each alone, to keep key, value and metadata together.
+        # Some messages were rejected and reported. Decode each message alone, to keep key, value and metadata
+        # together.
         rows = [self._decode([m], self._quiet) for m in messages]
         kept = [row for row in rows if row is not None]
         return Batch.concat(kept) if kept else Batch.empty(self._schema)
 
     def _decode(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
-        """None when one of them was rejected."""
+        """The rows of the messages; None if a message was rejected."""
         gone = np.array([m.value() is None for m in messages], np.bool_)
         if not gone.any():
             return self._rows(messages, decoders)
@@ -255,7 +257,7 @@ def _decoded_keys(decoder: Decoder, messages: Sequence[Message]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Decoders:
-    """Of values, of the columns that only keys hold, and of the keys of deletions."""
+    """The decoders of values, of the columns that only keys hold, and of the keys of deletions."""
 
     value: Decoder
     key: Decoder | None
@@ -282,5 +284,5 @@ def _metadata(name: str, messages: Sequence[Message], times: np.ndarray) -> Colu
             return Column(kind, pa.array(words, pa.string()))
         case "leader-epoch":
             return Column.of(kind, [m.leader_epoch() for m in messages])
-    # A header may come twice; a MAP keeps the last, as Flink's does.
+    # A header may occur twice; the MAP keeps the last, as in Flink.
     return Column.of(kind, [list(dict(m.headers() or []).items()) for m in messages])

@@ -10,7 +10,8 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: ``properties.…`` go to the client; the others belong to formats, which check their own.
+#: The prefix of options that go to the client. Options with other prefixes belong to formats, which check
+#: them.
 PROPERTIES = "properties."
 KEY, VALUE = "key.", "value."
 

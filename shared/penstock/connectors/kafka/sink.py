@@ -1,4 +1,5 @@
-"""The Kafka sink without transactions: rows go out at once, a checkpoint waits until they are stored."""
+"""The Kafka sink without transactions: rows are sent at once, and a checkpoint waits until they are
+stored."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 class KafkaWriter(SinkWriter):
     """Writes messages at least once. With the guarantee ``none`` a checkpoint does not wait for
-    acknowledgements, and a crash loses the messages on their way.
+    acknowledgements, and a crash loses the messages under way.
 
     ``exactly_once``: makes a writer that commits what an exactly-once sink has staged before.
     """

@@ -1,8 +1,9 @@
 """The Kafka source: partitions read in order, with offsets in checkpoints.
 
-One consumer reads all partitions of a subtask; librdkafka fetches in threads of its own, and what it holds
-ahead is bounded by ``queued.max.messages.kbytes``. The data thread takes whole batches of messages that are
-there. Only when there is none does a thread wait for the next one, without holding the interpreter's lock.
+One consumer reads all partitions of a subtask; librdkafka fetches in threads of its own, and
+``queued.max.messages.kbytes`` bounds what it fetches ahead. The data thread takes
+available messages in batches. Only when there are none, another thread waits for the next
+message, without holding the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.kafka")
 
-#: What librdkafka may hold ahead for one subtask, in KiB, unless a property says otherwise.
+#: The most that librdkafka fetches ahead for one subtask, in KiB, unless a property says otherwise.
 _AHEAD_KIB = "16384"
-#: The waiting thread looks up after so long.
+#: How long one call waits for a message, in seconds.
 _WAIT_S = 0.5
 
 Place = tuple[str, int]
 
 
 class _State:
-    """A split and where it stands. ``offset``: of the next message to deliver."""
+    """A split and its position. ``offset``: the offset of the next message to deliver."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
@@ -51,17 +52,18 @@ class _State:
         self.offset: int = position.get("offset", split.payload["start"])
         self.end: int | None = split.payload.get("end")
         self.done = self.end is not None and self.offset >= self.end
-        #: A message behind ``end`` came.
+        #: Whether a message after ``end`` has come.
         self.passed_end = False
-        #: The offset of the partition's end when the client reached it; None: messages came since.
+        #: The offset of the partition's end when the client reached it; None: messages have come since.
         self.end_seen: int | None = None
-        #: Somebody wants to know whether it has caught up; the broker says that it has.
+        #: ``asked``: the engine has asked whether the split has caught up; ``confirmed``: the broker has said
+        #: that it has.
         self.asked = self.confirmed = False
 
 
 class KafkaReader(SourceReader):
-    """``parts``: the key's and the value's part, given the key columns of an upsert changelog; ``upserts``:
-    messages without a value are deletions."""
+    """Reads partitions. ``parts``: makes the key's and the value's part from the key columns of an upsert
+    changelog; ``upserts``: messages without a value are deletions."""
 
     def __init__(self, table: TableInfo, parts: PartsOf, owner: str, *, upserts: bool = False) -> None:
         self._owner = owner
@@ -77,9 +79,9 @@ class KafkaReader(SourceReader):
         #: The call that waits for the next message.
         self._waiting: asyncio.Future[Message | None] | None = None
         self._asking: asyncio.Future[int] | None = None
-        #: What the first of ``_runs`` needs before it can be decoded.
+        #: The task that fetches what the first of ``_runs`` needs before it can be decoded.
         self._preparing: asyncio.Task[None] | None = None
-        #: Whether the topics of restored splits are those that were read before.
+        #: Tasks that check whether the topics of restored splits are still the same.
         self._checks: list[asyncio.Task[None]] = []
         self._event = asyncio.Event()
         self._failure: PenstockError | None = None
@@ -104,7 +106,8 @@ class KafkaReader(SourceReader):
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
-                # An offset that is gone is an error, never a jump.
+                # An offset that does not exist any more must be an error: skipping to another would lose
+                # rows.
                 "auto.offset.reset": "error",
                 "error_cb": weakly(self._note),
                 "log_level": 0,
@@ -112,7 +115,8 @@ class KafkaReader(SourceReader):
         )
 
     def _note(self, error: Any) -> None:
-        """Brokers that are away are waited for; the log says so. What cannot mend itself ends the task."""
+        """Handle an error of the client. If brokers do not answer, log it and wait for them; an error that
+        cannot pass by itself fails the task."""
         found = failure(error, "the Kafka consumer cannot go on", self._where)
         if error.fatal() or isinstance(found, ConnectorError):
             self._failure = found
@@ -145,7 +149,8 @@ class KafkaReader(SourceReader):
         self._event.set()
 
     async def _assign_restored(self, places: list[TopicPartition], ids: dict[str, str]) -> None:
-        """Reads on where a snapshot stood, once the brokers have said that these are the topics of then."""
+        """Continue from the positions of a snapshot, once the brokers have confirmed that the topics are the
+        same."""
         loop = asyncio.get_running_loop()
         try:
             found = await self._questions.call(loop, topic_ids, self._properties, list(ids), self._where)
@@ -177,7 +182,7 @@ class KafkaReader(SourceReader):
                 return Fetched(state.split.id, batch)
 
     def _prepared(self) -> bool:
-        """Whether the first run can be decoded; begins to fetch what is missing."""
+        """Whether the first run can be decoded. If not, starts to fetch what is missing."""
         if self._preparing is not None:
             if not self._preparing.done():
                 return False
@@ -189,7 +194,8 @@ class KafkaReader(SourceReader):
         return missing is None
 
     def _take(self) -> bool:
-        """Messages that the client has now, a run for each partition; False: there are none."""
+        """Take the messages that the client has now, as one run for each partition; returns False if there
+        are none."""
         from confluent_kafka import KafkaException
 
         messages: list[Message] = []
@@ -215,7 +221,8 @@ class KafkaReader(SourceReader):
         return bool(self._runs)
 
     def _add(self, state: _State, run: list[Message]) -> None:
-        """What came of one partition, in order: messages, and news of its end or of trouble."""
+        """Take what the client has for one partition, in order: messages, the event of its end, and
+        errors."""
         from confluent_kafka import KafkaError
 
         rows = []
@@ -262,8 +269,9 @@ class KafkaReader(SourceReader):
         return any(s is state for s, _ in self._runs)
 
     def _passed(self, state: _State) -> None:
-        """After rows were taken: does the split end here? Control records of transactions have offsets,
-        too: its end may lie behind its last message, and then only the partition's own end tells."""
+        """Check whether the split has ended after rows were taken. Control records of transactions have
+        offsets, too, so the end may lie after the last message; then only the event of the partition's end
+        tells."""
         if state.end is None or state.done or self._has_run(state):
             return
         if max(state.offset, state.end_seen or 0) >= state.end or state.passed_end:
@@ -289,7 +297,7 @@ class KafkaReader(SourceReader):
         added = asyncio.ensure_future(self._event.wait())
         ends: set[asyncio.Future[Any]] = {self._waiting, added}
         try:
-            # The waiting call is not cancelled with this task: a message that comes belongs to the next ``poll``.
+            # The waiting call must not be cancelled with this task: its message belongs to the next ``poll``.
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             added.cancel()
@@ -300,8 +308,8 @@ class KafkaReader(SourceReader):
         return {s.split.id for s in self._states.values() if s.done}
 
     def caught_up(self, split_id: str) -> bool:
-        """True only when the broker was asked after the question came up: what the client has heard is old
-        when this process, or the network, was held up."""
+        """True only if the broker confirmed it after this was first asked: what the client knows may be
+        outdated if this process or the network was held up."""
         state = self._states[split_id]
         if state.done:
             return True
@@ -337,7 +345,7 @@ class KafkaReader(SourceReader):
         ]
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
-        """Tells the group its offsets, for those who look at them; a restore never reads them."""
+        """Commits the offsets to the group, for monitoring only; a restore never reads them."""
         if self._group is None or not positions:
             return
         from confluent_kafka import KafkaException, TopicPartition
@@ -355,7 +363,7 @@ class KafkaReader(SourceReader):
             )
 
     def pending_records(self) -> int | None:
-        """Messages between here and the ends of the partitions, as the client last heard of them."""
+        """The number of messages up to the ends of the partitions, as the client last heard of them."""
         from confluent_kafka import TopicPartition
 
         lag = 0
@@ -373,14 +381,14 @@ class KafkaReader(SourceReader):
         if self._asking is not None:
             await asyncio.wait({self._asking})
         if self._consumer is not None:
-            # Behind the waiting call, in the same thread: no call is left in a closed client.
+            # Runs in the same thread after the waiting call, so no call is under way in a closed client.
             await self._caller.call(loop, self._consumer.close)
         self._caller.close()
         self._questions.close()
 
 
 def _offset(message: Message) -> int:
-    """The offset of a message that came from a broker; only those that are to be sent have none."""
+    """The offset of a received message; only messages to be sent have none."""
     offset = message.offset()
     assert offset is not None
     return offset

@@ -1,4 +1,5 @@
-"""The ids of topics: a topic that was deleted and made anew has its name, but other offsets (KIP-516)."""
+"""The ids of topics (KIP-516). A topic that was deleted and created again has the same name but other
+offsets; its id tells."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from penstock.errors import ConnectorError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Sixteen zero bytes in base64: the answer of a broker that knows no ids.
+#: Sixteen zero bytes in base64: the id that a broker without topic ids returns.
 _NO_ID = "A" * 22
 
 
 def topic_ids(properties: Mapping[str, str], names: Iterable[str], where: str) -> dict[str, str]:
     """The id of each topic, from the brokers; brokers older than 2.8 give none. Blocks.
 
-    ConnectorError where a topic is not there or may not be described, BrokerError where no broker answers.
+    ConnectorError if a topic does not exist or may not be described, BrokerError if no broker answers.
     """
     import confluent_kafka as ck
     from confluent_kafka.admin import AdminClient

@@ -1,18 +1,17 @@
-"""One commit for each checkpoint, by one of the writers, never twice.
+"""Makes one commit for each checkpoint, by one of the writers, and never twice.
 
 Each writer closes its files at the barrier and stores a *note* that names all its files that no commit holds yet.
 The note is durable before the checkpoint is acknowledged. When the checkpoint is complete, the writer with the
 lowest index among those that have notes commits the files of all of them. The commit carries a mark in the table's
-own log: (the sink's id, the checkpoint). Whoever is to commit a checkpoint reads the mark first:
+own log: (the sink's id, the checkpoint). A writer that is to commit a checkpoint reads the mark first:
+- The mark is at the checkpoint or later: everything up to the mark is in the table, and nothing is done.
+- The mark is earlier: files of later epochs than the mark's are committed with the new mark, on condition
+that the log is still as it was read. Another commit in between (of a twin, a zombie, another job) makes this
+one fail; then the mark is read again.
 
-- The mark is at the checkpoint or later: everything up to it is in the table. Nothing is done.
-- It is earlier: files of later epochs than the mark's are committed, with the new mark, decided on the log as it was
-  read. A commit that was first in between (a twin, a zombie, another job) makes this one fail; then the mark is
-  read again.
-
-A note holds the files of epochs that may already be committed (the writer may not know yet); the mark tells. So the
-order in which commits of different checkpoints run does not matter. A writer that did not commit waits for the one
-that does, and takes over when nothing is heard of it.
+A note may hold files of epochs that are committed already, because the writer may not know yet; the mark
+tells which. The order in which commits of different checkpoints run therefore does not matter. A writer that
+does not commit waits for the committing one, and takes over when that one does not report in time.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.lakehouse")
 
-#: Races that one commit may lose before it gives up for this attempt of the job.
+#: The most races that one commit may lose before it fails the attempt of the job.
 _MOST_RACES = 40
 _PAUSE_S = 0.05
-#: So often a writer asks for the committer's word before it commits itself.
+#: How often a writer looks for the committer's note before it commits itself.
 _PATIENCE = 200
 
 
 class Committable(msgspec.Struct, frozen=True):
-    """A checkpoint's share of one writer. ``newest``: the latest epoch of its files; ``files``: only where all
-    committables come to one place."""
+    """One writer's part of a checkpoint. ``newest``: the latest epoch of its files; ``files``: set only if
+    all committables are given to one writer."""
 
     job_id: str
     uid: str
@@ -76,7 +75,7 @@ def writer_id(job_id: str, uid: str) -> str:
 
 
 def lacking(files: Sequence[DataFile], mark: int | None, checkpoint_id: int) -> list[DataFile]:
-    """The files that a table with this mark lacks of what ``checkpoint_id`` is to bring."""
+    """The files up to ``checkpoint_id`` that a table with this mark lacks."""
     after = -1 if mark is None else mark
     return [file for file in files if after < file.epoch <= checkpoint_id]
 
@@ -93,7 +92,8 @@ class Epochs:
         self._table.put_note(item.note(item.subtask_index), msgspec.msgpack.encode(list(files)))
 
     async def restored(self, items: Sequence[Committable]) -> None:
-        """Commit what a checkpoint holds, whoever staged it, before anything is written."""
+        """Commit everything in the restored checkpoint, whichever writer staged it, before anything is
+        written."""
         groups: dict[Committable, list[DataFile] | None] = {}
         for item in items:
             inline = groups.setdefault(_group(item), None if item.files is None else [])
@@ -103,7 +103,8 @@ class Epochs:
             await self._commit(group, groups[group])
 
     async def complete(self, item: Committable) -> bool:
-        """The checkpoint is complete: it is in the table when this returns. True if this writer committed it."""
+        """The checkpoint is complete. When this returns, its files are in the table. Returns True if this
+        writer committed them."""
         committer = await self._run(lambda: self._committer(item))
         if committer == item.subtask_index:
             committed = await self._commit(item)
@@ -118,7 +119,8 @@ class Epochs:
         return await self._commit(item)
 
     def forget(self, items: Sequence[Committable], *, done: bool = True) -> None:
-        """Delete the notes of checkpoints that are in the table. ``done``: nobody waits for them any more. Blocks."""
+        """Delete the notes of checkpoints that are in the table. ``done``: delete the notes that say
+        "committed", too, because no writer waits for them any more. Blocks."""
         for item in items:
             self._table.delete_note(item.note(item.subtask_index))
             if done and item.parallelism > 1:
@@ -157,7 +159,7 @@ class Epochs:
                 return bool(await self._run(lambda: self._try(item, inline)))
             except LostRaceError as err:
                 _log.debug("lakehouse_race_lost", checkpoint=item.checkpoint_id, error=err)
-                # Those who raced must not meet again.
+                # The random pause keeps competing writers from colliding again.
                 await asyncio.sleep(_PAUSE_S * min(race + 1, 20) * (0.5 + random.random()))
         raise ExternalError(
             "other writers commit to the table faster than this one",
@@ -169,7 +171,8 @@ class Epochs:
 
 
 def _group(item: Committable) -> Committable:
-    """The item that stands for its checkpoint: the one whose note is certain. Inline files come together."""
+    """The item that represents its checkpoint: the one whose note certainly exists. Items with inline files
+    form one group."""
     if item.files is None:
         return item
     return msgspec.structs.replace(item, files=None, attempt=0, subtask_index=0, parallelism=0, newest=0)
@@ -191,5 +194,5 @@ def _gone(item: Committable) -> ConnectorError:
         where=f"checkpoint {item.checkpoint_id}",
         remedy="restore it, or start the job anew; nothing but this job may delete its notes",
     )
-    error.retryable = True  # it may come back: a folder that was not mounted
+    error.retryable = True  # the file may come back, for example if its folder was not mounted
     return error

@@ -1,4 +1,4 @@
-"""Parquet files that are being written: one open file a partition, closed by size or by a barrier."""
+"""Writes Parquet files: one open file for each partition, closed by size or by a barrier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.formats.parquet import repeating_columns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Rows of a row group.
+#: The number of rows in a row group.
 _GROUP_ROWS = 131_072
 
 
@@ -31,14 +31,15 @@ class _Open:
 
 class OpenFiles:
     """The files of one writer. ``name``: gives each new file its name; ``target_bytes``: a file is closed at about
-    this size; ``most``: so many are open at a time, and the one written longest ago is closed for another."""
+    this size; ``most``: the most files that are open at a time; the file that was written longest ago is
+    closed for another."""
 
     def __init__(self, table: LakeTable, name: Callable[[], str], target_bytes: int, most: int) -> None:
         self.table = table
         self._name = name
         self._target_bytes = target_bytes
         self._most = most
-        #: By partition; the one written last stands last.
+        #: Open files by partition; the file that was written last comes last.
         self._open: dict[str, _Open] = {}
         self.closed: list[DataFile] = []
 
@@ -48,7 +49,7 @@ class OpenFiles:
             self._append(partition, part)
 
     def cut(self, epoch: int) -> list[DataFile]:
-        """Close all files; those closed since the last cut, as files of ``epoch``."""
+        """Close all files; returns the files closed since the last cut, as files of ``epoch``."""
         while self._open:
             self._close(next(iter(self._open)))
         out = [DataFile(epoch, file.path, file.entry) for file in self.closed]
@@ -56,7 +57,7 @@ class OpenFiles:
         return out
 
     def discard(self) -> None:
-        """Delete what no cut has taken."""
+        """Delete the files that no cut has taken."""
         paths = [file.path for file in self.closed]
         for current in self._open.values():
             current.file.close()

@@ -1,4 +1,5 @@
-"""Whether a declared table fits the one that is there: a pure check, with both schemas in its error."""
+"""Checks whether a declared table fits the stored one. The check is pure, and its error shows both
+schemas."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def partition_names(options: Mapping[str, str]) -> list[str]:
 
 
 def need_library(module: str, extra: str, what: str, where: str) -> None:
-    """ConnectorError that names the extra where a library is not installed."""
+    """Raises a ConnectorError that names the extra if a library is not installed."""
     if importlib.util.find_spec(module) is None:
         raise ConnectorError(
             f"the library of {what} is not installed",
@@ -113,7 +114,7 @@ def holds(want: pa.DataType, have: pa.DataType) -> bool:
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """``rows`` with the columns of ``schema``, in its order; a column that ``rows`` lack is NULL.
 
-    Raises pa.ArrowInvalid where a value would be lost.
+    Raises pa.ArrowInvalid if a value would be lost.
     """
     arrays = []
     for field in schema:

@@ -1,7 +1,9 @@
-"""Sources of data files that a table's log lists: splits by version, and a reader that counts rows.
+"""The common part of sources whose data files are listed in a table's log: splits by version, and a reader
+whose positions are row counts.
 
-A split is one data file of one version: its id is ``<version>/<file>``. Each version that was looked at has a split
-without rows, ``<version>/``, too: so a restored enumerator knows where it stood, also behind versions without files.
+A split is one data file of one version: its id is ``<version>/<file>``. Each discovered version also has a
+split without rows, ``<version>/``. From these a restored enumerator knows its position, even after versions
+without files.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext, TableInfo
 
-#: Batches read ahead of ``poll``.
+#: The most batches that are read ahead of ``poll``.
 _AHEAD = 3
 
 
@@ -37,7 +39,7 @@ def split_id(version: int, file: str = "") -> str:
 
 
 def last_version(known: Iterable[str]) -> int | None:
-    """The latest version that splits are known of; None: no split is known."""
+    """The latest version of the known splits; None: no split is known."""
     return max((int(id.partition("/")[0]) for id in known), default=None)
 
 
@@ -53,7 +55,8 @@ def splits_of(version: int, files: Sequence[dict[str, Any]], known: set[str]) ->
 
 
 def equalities(table: TableInfo, equals: Mapping[int, Any]) -> Mapping[str, Any]:
-    """What a reader may leave out early: equalities of whole numbers and texts. The query checks rows all the same."""
+    """The conditions by which a reader may skip rows early: equalities of whole numbers and texts. The query
+    checks all rows anyway."""
     found = {
         table.schema.fields[index].name: value
         for index, value in equals.items()
@@ -65,7 +68,8 @@ def equalities(table: TableInfo, equals: Mapping[int, Any]) -> Mapping[str, Any]
 
 @dataclass(slots=True)
 class _State:
-    """``row``: rows delivered; ``drop``: rows still to be left out after a restore."""
+    """A split and its position. ``row``: rows delivered; ``drop``: rows still to be skipped after a
+    restore."""
 
     split: Split
     row: int = 0

@@ -1,4 +1,4 @@
-"""The port between what Iceberg and Delta share and what each does its own way."""
+"""The port that Iceberg and Delta implement for the common sink."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 class LostRaceError(Exception):
-    """Another commit was first: read the table again, and decide again."""
+    """Another commit came first; the caller must read the table and decide again."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
     """A data file that was written and is in no commit yet.
 
-    ``epoch``: the checkpoint whose barrier closed it. ``entry``: what the table's log says of it, in msgpack types.
+    ``epoch``: the checkpoint whose barrier closed it. ``entry``: the file's entry for the table's log, in
+    msgpack types.
     """
 
     epoch: int
@@ -30,7 +31,8 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition's share of a batch. ``key``: tells partitions apart; ``values``: as the log has them."""
+    """A partition of a batch's rows. ``key``: identifies the partition; ``values``: its values in the form
+    that the log holds."""
 
     key: str
     values: tuple[Any, ...]
@@ -41,7 +43,7 @@ class LakeTable(ABC):
 
     #: All columns of the table, in its order.
     row_schema: pa.Schema
-    #: What data files hold, in this order.
+    #: The columns of data files, in this order.
     file_schema: pa.Schema
     #: Writer properties of ``pq.ParquetWriter``.
     parquet: dict[str, Any]
@@ -56,11 +58,11 @@ class LakeTable(ABC):
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """Makes a file that was written and closed outlive a crash of the machine."""
+        """Make a written and closed file survive a crash of the machine."""
 
     @abstractmethod
     def entry(self, path: str, size: int, partition: Partition, footer: pq.FileMetaData) -> dict[str, Any]:
-        """What the log will say of a file of ``size`` bytes."""
+        """The entry for the log of a file of ``size`` bytes."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
@@ -72,7 +74,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def get_note(self, key: str) -> bytes | None:
-        """The object, or None."""
+        """The object's bytes; None if it does not exist."""
 
     @abstractmethod
     def delete_note(self, key: str) -> None:
@@ -80,15 +82,16 @@ class LakeTable(ABC):
 
     @abstractmethod
     def committed(self, writer: str) -> int | None:
-        """The last checkpoint that the sink with the id ``writer`` has committed, by the table's log; None: none.
-        Reads the log anew."""
+        """The last checkpoint that the sink with the id ``writer`` has committed, by the table's log; None:
+        none. Reads the log again."""
 
     @abstractmethod
     def commit(
         self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
     ) -> None:
-        """One commit with these files and the mark that ``committed`` reads, decided on the log as ``committed``
-        has just read it. Raises LostRaceError, and has done nothing, if there was another commit since."""
+        """Make one commit with these files and the mark that ``committed`` reads, on condition that the log
+        is still as ``committed`` has just read it. If there was another commit since, changes nothing and
+        raises LostRaceError."""
 
     @abstractmethod
     def close(self) -> None:
@@ -96,4 +99,4 @@ class LakeTable(ABC):
 
     @abstractmethod
     def after_commit(self) -> None:
-        """Maintenance that an option asks for; called by the committer now and then."""
+        """Do the maintenance that an option asks for. The committing writer calls this from time to time."""

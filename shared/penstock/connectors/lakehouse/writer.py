@@ -1,4 +1,5 @@
-"""The sink of a table of data files: rows go to Parquet files at once, and to the table with their checkpoint."""
+"""The sink of a table of data files: rows are written to Parquet files at once; the files join the table with
+their checkpoint."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext
     from penstock.connectors.lakehouse.table import DataFile, LakeTable
 
-#: Rows that may wait for the helper thread before ``ready`` says no.
+#: The number of rows waiting for the helper thread from which ``ready`` is False.
 _MAX_QUEUED_ROWS = 262_144
-#: Commits of this writer between two rounds of maintenance.
+#: The number of this writer's commits between two rounds of maintenance.
 _MAINTENANCE_EVERY = 10
 
 
@@ -38,8 +39,9 @@ class _Cut:
 
 
 class LakeWriter(SinkWriter):
-    """Exactly once (``epochs``). ``open_table``: opens the stored table, and makes it where it is not there;
-    ``target_bytes``: size at which a file is closed; ``most_open``: partitions written at a time."""
+    """Writes exactly once (``epochs``). ``open_table``: opens the stored table, and creates it if it is
+    missing; ``target_bytes``: size at which a file is closed; ``most_open``: the most partitions written at a
+    time."""
 
     def __init__(self, open_table: Callable[[], LakeTable], target_bytes: int, most_open: int) -> None:
         self._open_table = open_table
@@ -74,7 +76,8 @@ class LakeWriter(SinkWriter):
         self._task = asyncio.create_task(self._pump())
 
     async def abandon(self, ctx: SourceContext) -> None:
-        """Nothing: files that no commit names belong to no table, and its own maintenance removes them."""
+        """Does nothing: files that no commit names are not part of the table, and the table's own maintenance
+        removes them."""
 
     def _next_name(self) -> str:
         ctx = self.ctx
@@ -106,7 +109,7 @@ class LakeWriter(SinkWriter):
         try:
             while True:
                 while self._queue:
-                    # It leaves the queue when it is done: until then it needs a commit.
+                    # The item leaves the queue only when it is done, because until then it needs a commit.
                     item = self._queue[0]
                     if isinstance(item, _Cut):
                         await self._cut(item)
@@ -180,7 +183,7 @@ class LakeWriter(SinkWriter):
             return
         committed = await self._epochs.complete(item)
         self._uncommitted = [file for file in self._uncommitted if file.epoch > checkpoint_id]
-        # The notes of this checkpoint stay for a while: others may still be looking for them.
+        # The notes of this checkpoint stay for a while, because other writers may still be looking for them.
         old = [n for n in self._noted if n < checkpoint_id]
         await self.ctx.run(partial(self._epochs.forget, [self._noted.pop(n) for n in old]))
         if committed and self._table is not None:

@@ -1,4 +1,4 @@
-"""A connection to NATS, and JetStream's answers as our errors."""
+"""A connection to NATS; turns JetStream's error responses into Penstock's errors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.nats")
 
-#: Seconds for the first connection attempt when it is refused. Short: a wrong address is reported after
-#: three attempts of the job.
+#: How long a refused first connection is tried again, in seconds. Short, because a wrong address is reported
+#: only after three attempts of the job.
 CONNECT_TIMEOUT_S = 2.0
-#: Seconds when nothing is wrong, only slow: this process, or the machine, is busy.
+#: How long a slow connection attempt may take, in seconds: this process or the machine may be busy.
 SLOW_CONNECT_S = 30
 API_TIMEOUT_S = 5.0
 
@@ -78,7 +78,7 @@ async def connect(
 
 
 class JetStreamError(Exception):
-    """An error that the JetStream API answered."""
+    """An error response of the JetStream API."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{description} (code {code}, err_code {err_code})")
@@ -88,7 +88,7 @@ class JetStreamError(Exception):
 
 
 class JetStreamApi:
-    """Requests to ``$JS.API``; answers as plain dicts."""
+    """Sends requests to ``$JS.API``; responses are plain dicts."""
 
     def __init__(self, client: Client, url: str) -> None:
         self.client = client
@@ -96,7 +96,8 @@ class JetStreamApi:
         self.url = without_credentials(url)
 
     async def request(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """``JetStreamError`` if the answer is an error, ``BrokerError`` if there is no answer."""
+        """Send a request and return the response. Raises ``JetStreamError`` for an error response,
+        ``BrokerError`` if no response comes."""
         import nats.errors
 
         subject = f"$JS.API.{verb}"
@@ -189,8 +190,8 @@ class JetStreamApi:
         return answer["message"]
 
     async def has_from(self, stream: str, subject: str, sequence: int) -> bool:
-        """Whether the stream holds a message on ``subject`` (wildcards allowed) at or behind ``sequence``.
-        Read from the store, because a consumer's pending count may lag behind it."""
+        """Whether the stream holds a message on ``subject`` (wildcards allowed) at or after ``sequence``. The
+        store is asked, because a consumer's pending count may lag behind the store."""
         try:
             await self.request(f"STREAM.MSG.GET.{stream}", {"next_by_subj": subject, "seq": sequence})
         except JetStreamError as err:

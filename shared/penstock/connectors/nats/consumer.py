@@ -1,9 +1,9 @@
-"""Ordered reading of one (stream, filter subject) by pull requests, with bounded prefetch.
+"""Reads one (stream, filter subject) in order by pull requests, with a bounded prefetch.
 
 The server keeps an ephemeral consumer without acknowledgements. Messages come in answer to pull requests,
 never more than ``prefetch`` ahead. After a gap in the consumer's own numbering, a missing heartbeat, or a
-reconnect, a new consumer is made that starts behind the last message received: nothing is lost, repeated or
-reordered.
+reconnect, a new consumer is made that starts after the last received message. No message is therefore lost,
+repeated or reordered.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _log = EventLog("penstock.connectors.nats")
 
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 5.0
-#: Attempts to make the consumer again (with growing pauses, about a minute) before the task fails.
+#: Attempts to make the consumer again before the task fails; with growing pauses they take about a minute.
 MAX_ATTEMPTS = 12
 _NS = 1_000_000_000
 
 
 class Message(NamedTuple):
-    """``time_ns``: when the server stored it."""
+    """A message of a stream. ``time_ns``: the time at which the server stored it."""
 
     sequence: int
     time_ns: int
@@ -81,8 +81,8 @@ def parse_reply(reply: str) -> tuple[int, int, int, int]:
 
 
 class OrderedConsumer:
-    """``messages``: received, not yet taken. ``pending``: how many more the server has
-    (None: not known yet). ``failure``: reading cannot go on."""
+    """Reads in order. ``messages``: messages received and not yet taken; ``pending``: how many more the
+    server has (None: not known yet); ``failure``: the error that ended reading."""
 
     def __init__(
         self, api: JetStreamApi, stream: str, subject: str, start: Start, *,
@@ -94,7 +94,7 @@ class OrderedConsumer:
         self._start = start
         self._received = start.after
         self._created = start.created
-        #: The sequence behind which the server's consumer began.
+        #: The sequence after which the server's consumer began.
         self._begin = 0
         self._prefetch = max(1, prefetch)
         self._prefetch_bytes = prefetch_bytes
@@ -116,12 +116,12 @@ class OrderedConsumer:
     # -- for the reader -----------------------------------------------------------------
 
     def taken(self) -> None:
-        """Messages were taken: asks for more if half of the prefetch is free."""
+        """The reader has taken messages: ask for more if half of the prefetch is free."""
         if self._name and len(self.messages) + self._outstanding <= self._prefetch // 2:
             self._ask()
 
     def reconnected(self) -> None:
-        """The connection is new: requests under way are lost."""
+        """The client has reconnected, so requests under way are lost."""
         self._reset.set()
 
     @property
@@ -136,8 +136,8 @@ class OrderedConsumer:
             return None
         generation, received = self._generation, self._received
         info = await self._api.stream_info(self.stream)
-        # The stream itself is asked, after its end was seen. The consumer's count of pending messages is
-        # updated in the background; if it is too low, a message would be skipped for ever.
+        # The stream itself must be asked, after its end was seen. The consumer's count of pending messages is
+        # updated in the background, and a count that is too low would skip a message for ever.
         if await self._api.has_from(
             self.stream, self.subject, (self._begin if received is None else received) + 1
         ):
@@ -154,7 +154,7 @@ class OrderedConsumer:
     # -- inside -------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
-        """Makes the consumer whenever ``_reset`` is set; watches for silence."""
+        """Makes a new consumer whenever ``_reset`` is set, and watches for missing heartbeats."""
         import nats.errors
 
         attempt = 0
@@ -311,7 +311,7 @@ class OrderedConsumer:
             return
         sequence, delivered, time_ns, pending = parse_reply(msg.reply)
         if delivered != self._delivered + 1:
-            self._generation += 1  # nothing more of this consumer counts
+            self._generation += 1  # later messages of this consumer are ignored
             self._reset.set()
             return
         self._delivered = delivered
@@ -322,7 +322,8 @@ class OrderedConsumer:
         self._wake()
 
     def _status(self, headers: dict[str, str]) -> None:
-        """100: heartbeat. 404, 408, 409: a pull request ended before it was filled."""
+        """Handle a status message. 100: a heartbeat. 404, 408, 409: a pull request ended before it was
+        filled."""
         code = headers.get("Status", "")
         if code == "100":
             return

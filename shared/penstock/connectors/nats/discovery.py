@@ -1,4 +1,4 @@
-"""Discovers JetStream splits: (stream, filter subject), with where they start and end."""
+"""Discovers JetStream splits: each is a (stream, filter subject) with its start and end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
 
-#: With more subjects than this the filters are splits: every split is a consumer on the server.
+#: With more subjects than this, the filters become the splits instead, because every split is a consumer on
+#: the server.
 MAX_SUBJECT_SPLITS = 1024
 
 
 def split_by_subject(options: Mapping[str, Any]) -> bool:
-    """Whether each subject is a split. With a known end all subjects are known at once. Without one, the
-    rows of a subject that is found late would be late for the watermark: then one split reads a filter."""
+    """Whether each subject is a split. With a known end, all subjects are known at once. Without one, the
+    rows of a subject that is discovered later could be late for the watermark, so one split reads a whole
+    filter."""
     if options["scan.split"] == "auto":
         return options["scan.bounded.mode"] in ("latest", "sequence")
     return options["scan.split"] == "subject"
@@ -72,15 +74,16 @@ class NatsEnumerator(SourceEnumerator):
         return names
 
     def _payload(self, stream: str, subject: str, state: Mapping[str, Any], first: bool) -> dict[str, Any]:
-        """``start``: first sequence wanted, or ``start_time_ms``; ``end``: last sequence. Both are fixed
-        now, so that a restart reads the same. ``created``, beside them: when the stream was made, as the server
-        says it; another stream of the same name counts its messages anew."""
+        """The payload of a split. ``start``: the first sequence to read, or ``start_time_ms``; ``end``: the
+        last sequence. Both are fixed now, so that a restart reads the same messages. ``created``: the
+        server's time of the stream's creation, because another stream of the same name numbers its messages
+        from 1 again."""
         payload: dict[str, Any] = {"stream": stream, "subject": subject}
         match self._options["scan.startup.mode"]:
             case "earliest" if self.pinned and first:
                 payload["start"] = max(1, state["first_seq"])
             case "latest" if first:
-                # All messages of a subject that appears later are new.
+                # A subject that appears later has only new messages.
                 payload["start"] = state["last_seq"] + 1
             case "sequence":
                 payload["start"] = self._options["scan.startup.sequence"]

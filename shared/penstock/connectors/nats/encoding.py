@@ -1,4 +1,4 @@
-"""Batches → messages for a sink: (subject, payload, headers)."""
+"""Encodes batches as messages for a sink: (subject, payload, headers)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.types import Batch
 
 _BATCH_HEADERS = {BATCH_HEADER: "true"}
-#: Room that headers and protocol need in a message of the server's greatest size.
+#: Bytes of a message of the greatest size that are reserved for headers and the protocol.
 _OVERHEAD_BYTES = 1024
 
 
@@ -33,8 +33,8 @@ class OutMessage(NamedTuple):
 
 
 class MessageEncoder:
-    """One message for each row, or with ``message.batch`` one for up to ``sink.batch-rows`` rows of one
-    subject. A row that fits into no message is a bad record."""
+    """Makes one message for each row, or with ``message.batch`` one for up to ``sink.batch-rows`` rows of one
+    subject. A row that is too large for a message is a bad record."""
 
     def __init__(self, table: TableInfo, options: Mapping[str, Any], ctx: SourceContext) -> None:
         self.template = SubjectTemplate(options["subject"], table.schema)
@@ -45,7 +45,7 @@ class MessageEncoder:
         self.max_payload = 1 << 20
 
     async def open(self) -> None:
-        """Before the first batch."""
+        """Open the encoder; must be called before the first batch."""
         await self._encoder.open()
 
     def encode(self, batch: Batch) -> list[OutMessage]:

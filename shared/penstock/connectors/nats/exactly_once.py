@@ -3,15 +3,15 @@
 Rows are *staged* until their checkpoint is complete (``connectors.staging``), then published in atomic
 batches of at most 999 rows and one *marker*: a message on the transaction's own marker subject,
 conditional on that subject's last sequence. The server stores all of a batch or none.
-The marker's body says how far the transaction is: (checkpoint, batch).
+The marker's body holds the transaction's progress: (checkpoint, batch).
 
-- A repeated commit reads the marker and goes on behind it; a batch sent twice is refused,
-  for its condition no longer holds.
-- A new attempt commits what it restored, then writes a marker of its own (*fence*), so
-  that whatever an older attempt still sends is refused; that attempt then reads a marker
-  of a higher attempt and stops.
-- Staged rows lie in the object store before a checkpoint is acknowledged; the committables
-  name them. Those of an aborted checkpoint belong to the next one. Objects are deleted
+- A repeated commit reads the marker and continues after it; a batch sent twice is refused, because its
+  condition no longer holds.
+- A new attempt commits what it restored, then writes a marker of its own (*fence*), so that the server
+  refuses everything an older attempt still sends; that attempt then reads a marker of a higher attempt and
+  stops.
+- Staged rows are in the object store before a checkpoint is acknowledged; the committables name their
+  objects. Rows of an aborted checkpoint belong to the next one. Objects are deleted
   when the checkpoint after the commit is complete.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 999
 #: err_code of a failed condition on a subject's last sequence.
 _WRONG_LAST_SEQUENCE = (10071, 10164)
-#: For the server's answer to a commit; then the marker says whether it was stored.
+#: Seconds to wait for the answer to a commit. After that the marker tells whether the batch was stored.
 COMMIT_TIMEOUT_S = 10.0
 
 
@@ -51,9 +51,9 @@ def batches(item: Committable) -> list[tuple[str, int]]:
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Progress of a transaction. ``done``: per job, the last checkpoint that is stored
-    whole; ``checkpoint_id``, ``batch``: batches [0, batch) of ``job``'s next one are.
-    ``attempt``: of ``job``; lower ones are refused."""
+    """The progress of a transaction. ``done``: for each job, the last checkpoint that is stored completely;
+    ``checkpoint_id``, ``batch``: batches [0, batch) of ``job``'s next checkpoint are stored. ``attempt``: the
+    attempt of ``job``; lower attempts are refused."""
 
     job: str
     attempt: int
@@ -62,7 +62,7 @@ class Marker(msgspec.Struct, frozen=True):
     batch: int = 0
 
 
-#: Jobs that a marker remembers: those that went on from each other's savepoints.
+#: The most jobs that a marker remembers: jobs that were restored from each other's savepoints.
 _MAX_JOBS = 16
 
 
@@ -92,7 +92,8 @@ class Transactions:
     async def commit(
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
     ) -> None:
-        """Publish what of the epoch is not yet stored. ``FencedError`` for a zombie."""
+        """Publish the rows of the epoch that are not stored yet. ``FencedError`` if a newer attempt has taken
+        over."""
         parts = batches(item)
         if item.marker not in self._known:
             await self._read(item.marker)
@@ -145,8 +146,8 @@ class Transactions:
     async def _publish(
         self, subject: str, rows: Sequence[StagedMessage], last_sequence: int, marker: Marker
     ) -> bool:
-        """One atomic batch: rows, then the marker. False when the condition failed or no
-        reply came: read the marker and see."""
+        """Publish one atomic batch: rows, then the marker. Returns False if the condition failed or no reply
+        came; the caller must then read the marker."""
         client = self._api.client
         batch_id = uuid.uuid4().hex
         await self._send(self._publish_rows(rows, batch_id))
@@ -185,7 +186,8 @@ class Transactions:
             await publish(subject, data, headers=head)
 
     async def _send(self, call: Awaitable[Any]) -> Any:
-        """None when the connection failed under it: whether it was stored is unknown."""
+        """The result of ``call``. None if the connection failed: it is then unknown whether the message was
+        stored."""
         import nats.errors
 
         try:
@@ -213,7 +215,7 @@ class ExactlyOnceWriter(StagedWriter):
         wildcard = self._encoder.template.wildcard
         stream = await sink_stream(self._api, self._options, wildcard, transactional=True)
         prefix = self._options["sink.transactional-id-prefix"] or ctx.job_id
-        # Two sinks of a job may be of one table, and so of one prefix.
+        # Two sinks of a job may write the same table, and then have the same prefix.
         self._marker = marker_subject(stream, f"{prefix}-{ctx.uid}", ctx.subtask_index)
         self._transactions = Transactions(self._api, stream, ctx.job_id, ctx.attempt)
         items = await self._commit_restored(restored)

@@ -1,8 +1,9 @@
-"""Which message is published next, and which again: go-back-N, so that order is kept.
+"""Decides which message is published next or again. The protocol is go-back-N, which keeps the order.
 
 A lost message is published again *with all messages published after it*, whether those are stored or not.
-Alone it would stand behind a newer value of its key, and a reader that keeps the last value would keep the
-older one. Acknowledgements of an earlier round say nothing about the order of this one and are ignored.
+Published alone, it would come after a newer value of its key, and a reader that keeps the last value would
+keep the older one. Acknowledgements of an earlier round say nothing about the order in this round and are
+ignored.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
     from penstock.connectors.nats.encoding import OutMessage
 
-#: Rounds after which the pause between two does not grow any more.
+#: The number of rounds after which the pause between rounds stops growing.
 _MAX_DOUBLINGS = 3
 
 
 class Sending(NamedTuple):
-    """``round``: how often the window was sent again before; ``number``: of the message."""
+    """A message to send. ``round``: how often the window was sent again before; ``number``: the message's
+    number."""
 
     round: int
     number: int
@@ -31,19 +33,21 @@ class Sending(NamedTuple):
 @dataclass(slots=True)
 class _Entry:
     message: OutMessage
-    #: First and last time it was sent, in seconds; None = not yet.
+    #: The time at which the message was first sent, in seconds; None: not yet. The next field has the last
+    #: time.
     first_s: float | None = None
     last_s: float = 0.0
 
 
 class SendWindow:
-    """``limit``: messages under way at once. Times are seconds of one clock."""
+    """The window of messages under way. ``limit``: the most messages under way. All times are seconds of one
+    clock."""
 
     def __init__(self, limit: int, retry_s: float) -> None:
         self._limit = limit
         self._retry_s = retry_s
         self._entries: deque[_Entry] = deque()
-        #: Every message below is stored; number of ``_entries[0]``.
+        #: Every message with a lower number is stored. This is the number of ``_entries[0]``.
         self.stored = 0
         self._next = 0
         self._round = 0
@@ -52,12 +56,12 @@ class SendWindow:
 
     @property
     def taken(self) -> int:
-        """Messages taken so far: the number of the next."""
+        """The number of messages taken so far, which is the number of the next one."""
         return self.stored + len(self._entries)
 
     @property
     def waiting(self) -> int:
-        """Messages that must be sent, for the first time or again."""
+        """The number of messages that must be sent, for the first time or again."""
         return self.taken - self._next
 
     @property
@@ -66,7 +70,7 @@ class SendWindow:
         return self._next - self.stored
 
     def add(self, messages: Iterable[OutMessage]) -> None:
-        """Add messages behind those that wait."""
+        """Add messages after the waiting ones."""
         self._entries.extend(_Entry(m) for m in messages)
 
     def next(self, now_s: float) -> Sending | None:
@@ -101,13 +105,14 @@ class SendWindow:
         return self._entries[0].first_s if self._entries else None
 
     def is_overdue(self, now_s: float) -> bool:
-        """The oldest message has been without an acknowledgement for too long: call ``again``. The pause
-        doubles, because a slow server must be able to answer one round before the next."""
+        """Whether the oldest message has been unacknowledged for too long, so that ``again`` must be called.
+        The time limit doubles with each round, because a slow server must be able to answer one round before
+        the next."""
         pause_s = self._retry_s * 2 ** min(self._rounds_without_progress, _MAX_DOUBLINGS)
         return self.unacknowledged > 0 and now_s - self._entries[0].last_s >= pause_s
 
     def again(self) -> None:
-        """Sends everything from the oldest unacknowledged message on, in order."""
+        """Begin a new round: every message from the oldest unacknowledged one on is sent again, in order."""
         self._next = self.stored
         self._round += 1
         self._rounds_without_progress += 1

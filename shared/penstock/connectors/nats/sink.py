@@ -1,8 +1,9 @@
-"""The at-least-once JetStream sink: rows are published at once, acknowledgements bounded.
+"""The at-least-once JetStream sink: rows are published at once; the number of unacknowledged messages is
+bounded.
 
 A checkpoint is acknowledged when every row before its barrier is stored. After a failure
-rows since the last checkpoint are published again. A message that was lost is published again
-together with all behind it (``send_window``): the last message of a key is its newest value.
+rows since the last checkpoint are published again. A lost message is published again together with all
+messages after it (``send_window``), so that the last message of a key has its newest value.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from penstock.connectors.nats.send_window import Sending
     from penstock.types import Batch
 
-#: Without an acknowledgement for so long, a message and all behind it are published again …
+#: After this time without an acknowledgement, a message and all after it are published again.
 RETRY_S = 5.0
-#: … and after so long the task fails.
+#: After this time without an acknowledgement, the task fails.
 GIVE_UP_S = 60.0
-#: Rows that may wait in front of the in-flight window before ``ready`` says no.
+#: The number of rows waiting for a place in the window from which ``ready`` is False.
 _MAX_QUEUED = 8_192
 
 
@@ -138,7 +139,7 @@ class AtLeastOnceWriter(SinkWriter):
                 message.subject, message.data, reply=reply, headers=message.headers
             )
         except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionReconnectingError, OSError):
-            return  # not connected now; ``_retry`` sends it again
+            return  # the client is not connected now; ``_retry`` sends the message again
         except nats.errors.Error as err:
             raise BrokerError(
                 f"cannot publish to NATS at {self._api.url}",
@@ -150,7 +151,7 @@ class AtLeastOnceWriter(SinkWriter):
     async def _acknowledged(self, msg: Msg) -> None:
         round_, number = map(int, msg.subject.rsplit(".", 2)[1:])
         if (msg.headers or {}).get("Status") == "503":
-            return  # no stream listens at this moment (a leader is elected): ``_retry``
+            return  # no stream takes the message now, because a leader is being elected; ``_retry`` sends it again
         if b'"error"' in msg.data and (error := msgspec.json.decode(msg.data).get("error")):
             if error.get("code") == 503:
                 return

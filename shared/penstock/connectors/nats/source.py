@@ -1,4 +1,4 @@
-"""The JetStream source: splits read in stream order, messages turned into rows."""
+"""The JetStream source: reads splits in stream order and turns messages into rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.nats")
 
-#: Between looks whether a quiet split has passed its end, or may move its position on.
+#: Seconds between two checks whether a quiet split has passed its end or may move its position forward.
 _QUIET_S = 2.0
 
 
 class _State:
-    """A split and where it stands. ``sequence``: the last message delivered whole;
-    ``skip``: rows delivered of the next one. In marker mode, ``seen`` and ``ended`` are
-    the subjects with messages and those whose marker came."""
+    """A split and its position. ``sequence``: the last message whose rows were all delivered; ``skip``: rows
+    delivered of the next message. In marker mode, ``seen`` has the subjects with messages, and ``ended``
+    those whose end marker has come."""
 
     def __init__(self, split: Split) -> None:
         position = split.position or {}
@@ -59,9 +59,10 @@ class _State:
         self.end: int | None = split.payload.get("end")
         self.marker: bool = split.payload.get("marker", False)
         self.consumer: OrderedConsumer | None = None
-        #: Rows of the message behind ``sequence`` that are not yet delivered.
+        #: Rows of the message after ``sequence`` that are not delivered yet.
         self.rest: tuple[Message, Batch] | None = None
-        #: Whether it has caught up was asked since its last message; the server confirmed it.
+        #: ``asked``: the engine has asked since the last message whether the split has caught up;
+        #: ``confirmed``: the server has said that it has.
         self.asked = False
         self.confirmed = False
 
@@ -93,13 +94,13 @@ class NatsReader(SourceReader):
         self._states: dict[str, _State] = {}
         self._turn: list[_State] = []
         self._event = asyncio.Event()
-        #: Somebody wants to know whether a split has caught up.
+        #: Set when the engine asks whether a split has caught up.
         self._asked = asyncio.Event()
         self._quiet_task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._api: JetStreamApi | None = None
         self._failure: PenstockError | None = None
-        #: What the decoder needs before it can go on.
+        #: The task that fetches what the decoder needs before it can continue.
         self._preparing: asyncio.Task[None] | None = None
 
     async def open(self, ctx: SourceContext) -> None:
@@ -160,7 +161,7 @@ class NatsReader(SourceReader):
         return None
 
     def _prepared(self) -> bool:
-        """Whether the messages that are here can be decoded; begins to fetch what is missing."""
+        """Whether the received messages can be decoded. If not, starts to fetch what is missing."""
         if self._preparing is not None:
             if not self._preparing.done():
                 return False
@@ -181,7 +182,7 @@ class NatsReader(SourceReader):
             state.consumer = None
 
     def _take(self, state: _State) -> Batch | None:
-        """Rows of one split that are there now, at most ``batch_rows``."""
+        """The available rows of one split, at most ``batch_rows``."""
         consumer = state.consumer
         assert consumer is not None
         if not consumer.messages and state.rest is None and consumer.failure is not None:
@@ -222,7 +223,7 @@ class NatsReader(SourceReader):
         return Batch.concat(parts) if parts else None
 
     def _caught_up(self, state: _State) -> None:
-        # 'latest': what was there at discovery has been delivered, whatever its numbers.
+        # 'latest': all messages that existed at discovery have been delivered, whatever their sequences.
         if state.end is not None and self._options["scan.bounded.mode"] == "latest":
             state.done = True
 
@@ -251,12 +252,12 @@ class NatsReader(SourceReader):
         if of is not None:
             return self._with_metadata(batch, messages, of)
         if len(batch) != len(messages):
-            # Some were rejected: find out which, to keep the metadata beside their rows.
+            # Some messages were rejected. Decode each alone, to keep rows and metadata together.
             return Batch.concat([self._decode_one(m) for m in messages])
         return self._with_metadata(batch, messages, None)
 
     def _decode_one(self, message: Message) -> Batch:
-        # Reported already by the first pass; here bad ones are only left out.
+        # The first pass has reported bad messages; here they are only skipped.
         batch = self._quiet_decoder.decode([message.data], lambda _: self._where(message))
         return self._with_metadata(batch, [message], np.zeros(len(batch), np.int64))
 
@@ -298,9 +299,9 @@ class NatsReader(SourceReader):
         return {s.split.id for s in self._states.values() if s.done}
 
     def caught_up(self, split_id: str) -> bool:
-        """Asked when a split was silent for its idle time-out. True only when the server
-        was looked at after that: what the last message said of those behind it is old, and a
-        process that was held up has not read its sockets yet."""
+        """Whether the split has caught up; the engine asks this when a split was silent for its idle timeout.
+        True only if the server confirmed it afterwards: the pending count in the last message may be
+        outdated, and a process that was held up may not have read its sockets yet."""
         state = self._states[split_id]
         if state.done:
             return True
@@ -319,8 +320,8 @@ class NatsReader(SourceReader):
         return sum(len(c.messages) + (c.pending or 0) for c in consumers)
 
     async def _watch_quiet(self) -> None:
-        """Moves the positions of quiet splits on to where the stream is: so a purge of
-        messages that were never theirs is no loss, and a given end is noticed."""
+        """Moves the positions of quiet splits forward to the stream's. A purge of messages of other subjects
+        then counts as no loss, and the end of a bounded split is noticed."""
         while True:
             try:
                 await asyncio.wait_for(self._asked.wait(), _QUIET_S)
@@ -341,7 +342,7 @@ class NatsReader(SourceReader):
         passed = await consumer.last_sequence_passed()
         if passed is None or not consumer.caught_up or state.rest is not None:
             return
-        # A look that began before the question says nothing of the time since.
+        # A check that began before the engine asked says nothing about the time since.
         state.confirmed = asked and state.asked
         if passed <= (state.sequence or 0):
             return

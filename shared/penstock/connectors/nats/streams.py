@@ -1,4 +1,4 @@
-"""The stream a sink writes to: found, checked or made."""
+"""Finds, checks or creates the stream that a sink writes to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def sink_stream(
 ) -> str:
     """Name of the stream that takes ``wildcard`` (and atomic batches with their markers).
 
-    With ``stream.create`` it is made when absent, and made transactional when it is not.
+    With ``stream.create`` the stream is created if it is missing, and made transactional if it is not.
     """
     name = options["stream"]
     if name is None:
@@ -37,7 +37,7 @@ async def sink_stream(
         info = await api.request(f"STREAM.INFO.{name}")
     except JetStreamError as err:
         if err.err_code != _STREAM_NOT_FOUND or not options["stream.create"]:
-            info = await api.stream_info(name)  # raises, and names the streams that exist
+            info = await api.stream_info(name)  # raises an error that names the existing streams
         else:
             info = await _create(api, options, name, wildcard, marker)
     config = info["config"]

@@ -65,7 +65,7 @@ def split_filters(text: str) -> list[str]:
 
 
 class SubjectTemplate:
-    """``flights.{origin}``: a subject for each row. Columns become one token each."""
+    """``flights.{origin}``: a subject for each row. Each column becomes one token."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         self.text = text

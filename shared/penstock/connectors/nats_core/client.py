@@ -1,4 +1,5 @@
-"""Connecting to NATS: a server that is away is another error than one that refuses the user."""
+"""Connects to NATS, with different errors for a server that does not answer and for one that refuses the
+user."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 async def connected(url: str, name: str) -> Client:
-    """A client that reconnects for ever. BrokerError while the server is away; ConnectorError when it refuses the
-    user, which waiting does not mend."""
+    """A client that reconnects for ever. BrokerError if the server does not answer; ConnectorError if the
+    server refuses the user, because waiting does not mend that."""
     try:
         return await connect(url, name)
     except BrokerError as err:

@@ -1,4 +1,4 @@
-"""Publishing messages that the server keeps for nobody."""
+"""Publishes messages, which the server does not store."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 class NatsCoreWriter(BufferedWriter):
-    """A checkpoint waits until the server has taken the messages before it. Who does not listen at that moment never
-    sees them, and so the sink is at most once; after a restart messages may come twice."""
+    """Publishes rows. A checkpoint waits until the server has taken the messages before it. A subscriber that
+    does not listen at that moment never gets them, so the sink is at most once; after a restart messages may
+    come twice."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = {**OPTIONS.read(table.options), "message.batch": False}

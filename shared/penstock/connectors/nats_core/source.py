@@ -1,4 +1,4 @@
-"""Subscribing to subjects: what is published while nobody listens is gone."""
+"""Subscribes to subjects. Messages that are published while nobody listens are lost."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class NatsCoreReader(ReceivingReader):
-    """At most once. A reader that is held back for long loses messages: the client drops what exceeds its buffer,
-    and logs it (``nats_error``)."""
+    """Reads at most once. A reader that is held back for long loses messages: the client drops messages that
+    exceed its buffer, and logs it (``nats_error``)."""
 
     metadata = METADATA
 
@@ -43,7 +43,7 @@ class NatsCoreReader(ReceivingReader):
         subject = place.split.payload["subject"]
         group = self._options["scan.queue-group"] or ""
         subscription = await self._client.subscribe(subject, queue=group)
-        # The server knows of the subscription before the reader says that it listens.
+        # After this the server has the subscription, so the reader may report that it listens.
         await self._client.flush()
         away.answered()
         try:

@@ -56,8 +56,8 @@ def _check_name(name: str, known: Sequence[str], what: str) -> None:
 
 
 class NexmarkConnector(DeclaredConnector):
-    """The wide table: event_type (0 person, 1 auction, 2 bid), the three rows (two of
-    them NULL), dateTime, extra; any of these columns, by name."""
+    """The source ``nexmark``, a wide table: event_type (0 person, 1 auction, 2 bid), the three rows (two of
+    them NULL), dateTime, extra. A table may declare any of these columns, by name."""
 
     name = "nexmark"
     location = ()

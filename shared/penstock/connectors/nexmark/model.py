@@ -1,4 +1,4 @@
-"""The Nexmark model: every number of an event as a function of seed and event number.
+"""The Nexmark model: computes every number of an event from the seed and the event's number.
 
 Events come in *epochs* of 50: one person, three auctions, 46 bids. All functions take
 epochs, int64 of shape (e,), and give int64 arrays of shape (e, k), k events of one kind
@@ -14,14 +14,14 @@ import numpy as np
 
 EVENTS_PER_EPOCH = 50
 PERSON, AUCTION, BID = 0, 1, 2
-#: First event and number of events of each kind in an epoch.
+#: Kind → the place of its first event in an epoch, and its number of events.
 PLACE = {PERSON: (0, 1), AUCTION: (1, 3), BID: (4, 46)}
 
 FIRST_ID = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
 ACTIVE_PEOPLE = 1000
 IN_FLIGHT_AUCTIONS = 100
-#: Ids may be drawn this far ahead of those that exist.
+#: Random ids may be this far ahead of the existing ones.
 ID_LEAD = 10
 #: Every hundredth id is hot.
 HOT_STRIDE = 100
@@ -40,7 +40,7 @@ def _seed_word(seed: int, salt: int) -> np.uint64:
 
 
 def random_words(events: np.ndarray, seed: int, salt: int = 0) -> np.ndarray:
-    """int64 (62 usable bits from bit 0 on) for each event number."""
+    """Random int64 words for event numbers; the lowest 62 bits are usable."""
     h = events.view(np.uint64) * _GOLDEN
     h += _seed_word(seed, salt)
     h ^= h >> _S33
@@ -52,7 +52,8 @@ def random_words(events: np.ndarray, seed: int, salt: int = 0) -> np.ndarray:
 
 
 def below(words: np.ndarray, shift: int, bits: int, bound: np.ndarray | int) -> np.ndarray:
-    """Uniform in [0, bound) from ``bits`` bits of the words (bound << bits must fit)."""
+    """Uniform numbers in [0, bound) from ``bits`` bits of the words at ``shift`` (bound << bits must fit in
+    int64)."""
     out = words >> shift
     out &= (1 << bits) - 1
     out *= bound
@@ -116,7 +117,8 @@ class Model:
         return out
 
     def _near_person(self, words: np.ndarray, epochs: np.ndarray, *, hot_offset: int) -> np.ndarray:
-        """In 3 of 4 cases the hot person (bits 1–2), otherwise one of the active (bits 19–38)."""
+        """Ids of persons: in 3 of 4 cases the hot person (bits 1–2), otherwise one of the active persons
+        (bits 19–38)."""
         people = epochs + 1
         active = np.minimum(people, ACTIVE_PEOPLE)
         low = people - active
@@ -150,7 +152,8 @@ class Model:
         return out
 
     def _expires(self, events: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """1 ms to twice the time in which as many auctions open as are in flight."""
+        """The ends of auctions: after 1 ms to twice the time in which ``IN_FLIGHT_AUCTIONS`` auctions
+        open."""
         span = IN_FLIGHT_AUCTIONS * EVENTS_PER_EPOCH // 3
         horizon = (events + span) * 1000 // self.rate - events * 1000 // self.rate
         length = 1 + below(words, 16, 20, np.maximum(2 * horizon, 1))

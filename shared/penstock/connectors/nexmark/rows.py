@@ -1,4 +1,4 @@
-"""Epochs of events → batches of the wide table, only the columns that are read."""
+"""Turns epochs of events into batches of the wide table, with only the columns that are read."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RowMaker:
         return epochs[:, None] * EVENTS_PER_EPOCH + np.arange(EVENTS_PER_EPOCH, dtype=np.int64)
 
     def _extra(self, epochs: np.ndarray) -> pa.Array:
-        """The event's own filler, whatever its kind."""
+        """The column ``extra``: each event's filler text, for all kinds."""
         if self._only is not None:
             return _runs(_POOLS[self._only](self._model.seed)["extra"], epochs, PLACE[self._only][1])
         parts = [_runs(_POOLS[k](self._model.seed)["extra"], epochs, PLACE[k][1]) for k in PLACE]
@@ -115,8 +115,8 @@ class RowMaker:
         return pa.array(values.reshape(-1)).view(external_arrow_type(type_))
 
     def _wide(self, kind: int, epochs: int) -> tuple[np.ndarray, pa.Array]:
-        """For the wide layout of so many epochs: rows of a kind before each row, int[n+1],
-        and the mask of rows that are not of it."""
+        """For the wide layout of ``epochs`` epochs: the number of rows of ``kind`` before each row, int[n+1],
+        and the mask of the other rows."""
         if self._layout is None or self._layout[0] != epochs:
             kinds = np.tile(self._kinds(), epochs)
             before, masks = {}, {}
@@ -143,7 +143,7 @@ def _runs(pool: TextPool, epochs: np.ndarray, per_epoch: int) -> pa.Array:
 
 
 def _spread(pool: TextPool, epochs: np.ndarray, per_epoch: int, before: np.ndarray | None) -> pa.Array:
-    """Texts on the rows of their kind; ``before`` None: every row is of it."""
+    """The texts, on the rows of their kind. ``before`` None: every row is of that kind."""
     if before is None:
         return _runs(pool, epochs, per_epoch)
     runs = _consecutive(epochs)

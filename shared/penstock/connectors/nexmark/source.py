@@ -1,4 +1,4 @@
-"""The Nexmark source: splits share the events chunk by chunk.
+"""The Nexmark source: the chunks of events are distributed over the splits in turn.
 
 Chunk c (``CHUNK_EPOCHS`` epochs) belongs to split c mod splits, so all splits move through event time
 together and any number of readers makes the same events. A position is the number of the split's next chunk,
@@ -46,9 +46,9 @@ class NexmarkEnumerator(SourceEnumerator):
 
 @dataclass(slots=True)
 class _State:
-    """``chunk``: the next one, counted within the split; ``chunks``: how many it has. ``rest``: rows of the
-    chunks from ``at`` on that are made and not delivered, behind ``skip`` rows that are; after a restore
-    the next ``drop`` rows were delivered before."""
+    """A split and its position. ``chunk``: the next chunk, counted within the split; ``chunks``: the number
+    of its chunks. ``rest``: generated rows, from chunk ``at`` on, that are not delivered yet; they follow
+    ``skip`` delivered rows. ``drop``: after a restore, the number of next rows that were delivered before."""
 
     split: Split
     chunk: int
@@ -95,10 +95,10 @@ class NexmarkReader(SourceReader):
         self._schema = ctx.schema.select(ctx.projection)
         self._only: int | None = ctx.pushed.get("event_type")
         self._maker = RowMaker(self._model, self._schema, self._only)
-        # Rare kinds take several chunks for a batch.
+        # A batch of a rare kind takes several chunks.
         rows = max(1, self._maker.rows_per_epoch * self.chunk_epochs)
         self._chunks_per_batch = 1 if self._pace else max(1, ctx.batch_rows // rows)
-        # Events of all kinds, whichever are asked for: benchmarks count these.
+        # Counts events of all kinds, even those that are not delivered, because benchmarks count these.
         ctx.metrics.gauge("numEvents", self._passed)
 
     def _passed(self) -> int:
@@ -117,7 +117,7 @@ class NexmarkReader(SourceReader):
         self._added.set()
 
     def poll(self) -> Fetched | None:
-        """The split that is furthest behind goes first: event time moves evenly."""
+        """Poll the split that is furthest behind, so that event time moves evenly."""
         if self._begun is not None:
             return self._delivered(self._begun, self._begun.rest)
         ready = [s for s in self._states.values() if self._due(s)]

@@ -1,4 +1,4 @@
-"""Text of Nexmark events: slices of pools made once from the seed.
+"""The texts of Nexmark events: slices of pools that are made once from the seed.
 
 The n-th person, auction or bid has the (n mod size)-th texts of its pool. A pool is
 stored twice over, so that any run of consecutive entries is one zero-copy slice.
@@ -49,7 +49,7 @@ _CHANNELS = 10_000
 
 
 class TextPool:
-    """Strings by ordinal, repeating after ``size``."""
+    """Strings by number; they repeat after ``size`` strings."""
 
     def __init__(self, entries: pa.Array) -> None:
         self.size = len(entries)
@@ -86,7 +86,7 @@ def _words(rng: np.random.Generator, count: int, longest: int, special: str = " 
 
 
 def _fill(rng: np.random.Generator, used: np.ndarray, average: int) -> pa.Array:
-    """Filler that brings an event of ``used`` bytes to about ``average``, ± 20 %."""
+    """Filler texts that bring events of ``used`` bytes to about ``average`` bytes, ± 20 %."""
     room = np.maximum(average - used, 0)
     delta = np.round(room * 0.2).astype(np.int64)
     more = (rng.random(len(room)) * np.maximum(2 * delta, 1)).astype(np.int64)
@@ -133,7 +133,7 @@ def auction_pools(seed: int) -> dict[str, TextPool]:
 
 @lru_cache(maxsize=2)
 def bid_pools(seed: int) -> dict[str, TextPool]:
-    """channel and url belong together: the same entry gives both."""
+    """The text columns of bids. ``channel`` and ``url`` belong together, so the same entry gives both."""
     rng = np.random.default_rng([seed, 3])
     channels, urls = _channels(rng)
     hot = rng.integers(0, 2, BID_POOL) > 0

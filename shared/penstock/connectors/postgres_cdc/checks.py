@@ -1,4 +1,5 @@
-"""Whether a table can be followed: server, rights, tables, columns. Asked at submission, and again when the job starts."""
+"""Checks whether tables can be followed: server, rights, tables, columns. The checks run at submission, and
+again when the job starts."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def check_database(schema: Schema, options: Mapping[str, Any], primary_key: Sequ
 
 
 def check_server(connection: Any, options: Mapping[str, Any], *, follows: bool) -> None:
-    """``follows``: changes are read, which the server must be set up for."""
+    """Check the server's version and settings. ``follows``: changes are read, for which the server must be
+    configured."""
     if connection.info.server_version < OLDEST:
         raise ConnectorError(
             "this PostgreSQL is too old",

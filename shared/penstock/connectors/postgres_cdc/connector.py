@@ -21,7 +21,7 @@ class PostgresCdcConnector(DeclaredConnector):
 
     name = "postgres-cdc"
     roles = ("source",)
-    #: Decoding is Python and NumPy, and questions to the server block.
+    #: Decoding runs Python and NumPy for long, and queries block.
     runs = "helper"
     location = ("hostname", "port", "database-name", "schema-name", "table-name", "slot.name")
     metadata = METADATA

@@ -1,4 +1,5 @@
-"""Connections to PostgreSQL, its errors as ours, and what its catalog says of tables."""
+"""Connects to PostgreSQL, turns its errors into Penstock's, and reads descriptions of tables from its
+catalog."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from penstock.errors import ConnectorError, ExternalError, PenstockError, neares
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The oldest server: its views (``pg_current_snapshot``) are needed.
+#: The oldest supported server version: the first with ``pg_current_snapshot``.
 OLDEST = 130_000
 
 
 class KeyColumn(msgspec.Struct, frozen=True):
-    """A column of a primary key. ``type``: its SQL; ``collation``: quoted, or empty."""
+    """A column of a primary key. ``type``: its type in SQL; ``collation``: quoted, or empty."""
 
     name: str
     type: str
@@ -85,7 +86,7 @@ def place(options: Mapping[str, Any]) -> str:
 
 
 def connection_words(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options in the words of libpq."""
+    """The options as libpq's parameters."""
     words = {
         "host": options["hostname"],
         "port": options["port"],
@@ -124,7 +125,8 @@ _LOGIN = re.compile(
 
 
 def failure(err: Exception, what: str, options: Mapping[str, Any]) -> PenstockError:
-    """An error of the client: one of the declaration or of rights, or one that another try may mend."""
+    """The error for a client's error: of the declaration or of rights, or an ExternalError that another
+    attempt may mend."""
     import psycopg
 
     said = " ".join(str(err).split()) or type(err).__name__
@@ -152,7 +154,7 @@ def failure(err: Exception, what: str, options: Mapping[str, Any]) -> PenstockEr
 
 
 def rows(connection: Any, options: Mapping[str, Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """The rows of a statement; none when it gives none. Raises as ``failure`` says."""
+    """The rows of a statement; empty if the statement returns none. Raises as ``failure`` says."""
     import psycopg
 
     try:
@@ -190,7 +192,8 @@ WHERE i.indrelid = %s AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A table and what only the checks need. ``identity``: ``d``, ``f``, ``n`` or ``i``."""
+    """A table with facts that only the checks need. ``identity``: the replica identity, ``d``, ``f``, ``n``
+    or ``i``."""
 
     table: CdcTable
     identity: str

@@ -1,4 +1,4 @@
-"""Texts of the server as batches of the table: the projection's columns, then the metadata's."""
+"""Decodes the server's texts to batches of the table: the projection's columns, then the metadata columns."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Texts:
-    """Rows of one table as texts, and what is known of each.
+    """Rows of one table as texts, with facts about each row.
 
     Args:
-        columns: Of the projection, each with its name in the table.
+        columns: The columns of the projection, by their names in the table.
         kinds: uint8 RowKind.
         times_us: int64, µs since the epoch: when the transaction was committed; 0 for rows of the snapshot.
         key_only: Mask of rows that have only the key; None: none.
         unchanged: For each column the mask of values that the server did not send; None: none.
-        places: int64, where each row stands among those of other tables.
+        places: int64, the place of each row among the rows of all tables.
     """
 
     __slots__ = ("columns", "key_only", "kinds", "places", "table", "times_us", "unchanged")
@@ -70,7 +70,7 @@ class Texts:
         )
 
     def halves(self) -> tuple[Texts, Texts] | None:
-        """Two parts that can be decoded each by itself; None for one row."""
+        """Two halves that can be decoded separately; None for a single row."""
         n = len(self)
         return None if n < 2 else (self.take(np.arange(n // 2)), self.take(np.arange(n // 2, n)))
 

@@ -1,7 +1,7 @@
 """The messages of PostgreSQL's output plugin ``pgoutput``, version 1, decoded column by column.
 
-A message of a row holds its values one after another, each with its length. All messages of a table are laid end to
-end, and NumPy steps through them one column at a time, so that no Python object is made for a value.
+A message of a row holds its values one after another, each with its length. All messages of a table are
+concatenated, and NumPy steps through them one column at a time, so that no Python object is made for a value.
 
 Source: the PostgreSQL manual, "Logical Replication Message Formats".
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 BEGIN, COMMIT, ORIGIN, RELATION, TYPE = ord("B"), ord("C"), ord("O"), ord("R"), ord("Y")
 INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = ord("I"), ord("U"), ord("D"), ord("T"), ord("M")
-#: Messages of one row.
+#: The kinds of messages that describe a row.
 ROWS = frozenset((INSERT, UPDATE, DELETE))
 _NEW, _OLD, _KEY = ord("N"), ord("O"), ord("K")
 _NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
-#: Where the first tuple's letter stands: behind the message's own letter and the table's id.
+#: The offset of the first tuple's letter: it follows the message's own letter and the table's id.
 _TUPLE_AT = 5
 
 _BEGIN = struct.Struct(">qqI")
@@ -36,7 +36,7 @@ _COMMIT = struct.Struct(">bqqq")
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of a transaction. ``time_us``: of its commit, µs since 2000-01-01 UTC."""
+    """The start of a transaction. ``time_us``: the time of its commit, µs since 2000-01-01 UTC."""
 
     commit_lsn: int
     time_us: int
@@ -55,7 +55,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it is from here on. ``identity``: ``d`` (primary key), ``f`` (full), ``n``, ``i``."""
+    """The description of a table that holds from here on in the stream. ``identity``: ``d`` (primary key), ``f`` (full), ``n``, ``i``."""
 
     id: int
     schema: str
@@ -65,17 +65,17 @@ class Relation:
 
 
 def begin(payload: bytes) -> Begin:
-    """A message ``B``."""
+    """Decode a message ``B``."""
     return Begin(*_BEGIN.unpack_from(payload, 1))
 
 
 def commit_end(payload: bytes) -> int:
-    """The LSN behind the transaction that a message ``C`` ends."""
+    """The LSN after the transaction that a message ``C`` ends."""
     return int(_COMMIT.unpack_from(payload, 1)[2])
 
 
 def relation(payload: bytes) -> Relation:
-    """A message ``R``."""
+    """Decode a message ``R``."""
     id_ = int.from_bytes(payload[1:5], "big")
     schema, at = _text(payload, 5)
     name, at = _text(payload, at)
@@ -110,9 +110,9 @@ class Changes:
         kinds: uint8 RowKind of each row.
         message: int64: the index of the message that each row comes from.
         columns: For each column of the table its values as text (binary in UTF-8), NULL for NULL.
-        unchanged: For each column a mask of values that the server did not send, since they are stored apart and did
-            not change, and no old row has them; None where there are none.
-        key_only: Mask of rows that have only the columns of the key; None where there are none.
+        unchanged: For each column a mask of values that the server did not send and that no old row has:
+            values stored out of line (TOAST) that did not change. None if there are none.
+        key_only: Mask of rows that have only the columns of the key; None if there are none.
     """
 
     kinds: np.ndarray
@@ -126,8 +126,8 @@ class Changes:
 
 
 def changes(messages: Sequence[bytes], width: int) -> Changes:
-    """The rows of ``messages`` (``I``, ``U``, ``D``) of one table of ``width`` columns. InternalError for bytes that are
-    no such messages."""
+    """The rows of ``messages`` (``I``, ``U``, ``D``) of one table of ``width`` columns. InternalError for
+    other bytes."""
     joined = b"".join(messages)
     data = np.frombuffer(joined, np.uint8)
     starts = np.zeros(len(messages), np.int64)
@@ -146,7 +146,7 @@ def changes(messages: Sequence[bytes], width: int) -> Changes:
     if second is None:
         unchanged = [mask if mask.any() else None for mask in first.unchanged]
         return Changes(kinds, index, first.columns, unchanged, key_only if key_only.any() else None)
-    # All first tuples, then the second ones of updates; ``order`` puts each behind its old row.
+    # First all first tuples, then the second ones of updates; ``order`` puts each new row after its old row.
     order = np.argsort(np.concatenate([index * 2, which * 2 + 1]), kind="stable")
     full_old = ~key_only[which]
     columns: list[pa.BinaryArray] = []
@@ -170,7 +170,8 @@ def changes(messages: Sequence[bytes], width: int) -> Changes:
 
 
 class _Tuples:
-    """Rows whose letters stand ``at`` places of ``data``. ``ends``: the places behind them."""
+    """The tuples whose letters are at the offsets ``at`` of ``data``. ``ends``: the offsets after the
+    tuples."""
 
     def __init__(self, joined: bytes, data: np.ndarray, at: np.ndarray, width: int) -> None:
         mark = data[at]
@@ -206,12 +207,12 @@ class _Tuples:
 
 
 def _slices(buffer: pa.Buffer, begin_: np.ndarray, end: np.ndarray, there: np.ndarray) -> pa.BinaryArray:
-    """The bytes between two ascending rows of places, NULL where they are not ``there``."""
+    """The bytes between each begin and end, both ascending; NULL where ``there`` is False."""
     n = len(begin_)
     offsets = np.empty(2 * n + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = begin_, end
     offsets[-1] = end[-1] if n else 0
-    # Every second text of this array is a value; the others lie between them.
+    # Every second entry of this array is a value; the others are the bytes in between.
     every = pa.Array.from_buffers(pa.binary(), 2 * n, [None, pa.py_buffer(offsets), buffer])
     places = pa.array(np.arange(n, dtype=np.int64) * 2, mask=~there)
     return every.take(places)

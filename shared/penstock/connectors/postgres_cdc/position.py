@@ -1,14 +1,14 @@
-"""Where the source stands, and which changes a snapshot in chunks has already seen.
+"""The position of the source, and the rule that tells which changes a snapshot in chunks has already seen.
 
 The snapshot is taken chunk by chunk, in the order of the primary key, while changes go on. Each chunk is read in one
-transaction, whose *view* names the transactions that it sees. Of the stream, a change is
+transaction, whose *view* names the transactions that it sees. A change in the stream is
 
-* left out when its key lies behind the chunks read so far: a later chunk will see it;
-* left out when its key lies in the chunk read last and the chunk's view saw its transaction;
+* left out when its key comes after the chunks read so far, because a later chunk will see it;
+* left out when its key is in the chunk read last and the chunk's view saw its transaction;
 * delivered in all other cases.
 
-The next chunk is read only when the stream has passed the place (``high``) that the log had reached when the last one
-was read: from there on no transaction is one that its view saw.
+The next chunk is read only when the stream has passed the place (``high``) that the log had reached when the
+last chunk was read: the chunk's view saw no transaction after that place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import msgspec
 
 
 class View(msgspec.Struct, frozen=True):
-    """What ``pg_current_snapshot()`` says: transactions below ``xmin`` are seen, those from ``xmax`` on and ``xip`` are not."""
+    """The result of ``pg_current_snapshot()``: transactions below ``xmin`` are seen; those from ``xmax`` on
+    and those in ``xip`` are not."""
 
     xmin: int
     xmax: int
@@ -27,7 +28,7 @@ class View(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> View:
-        """``xmin:xmax:xip,xip``."""
+        """The view of a text ``xmin:xmax:xip,xip``."""
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), tuple(int(x) for x in running.split(",") if x))
 
@@ -38,15 +39,15 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """The snapshot's place: tables before ``table`` are read, of this one the rows up to the key ``after`` (its values
-    as text; None: none yet)."""
+    """The progress of the snapshot: all tables before ``table`` are read, and of this table the rows up to
+    the key ``after`` (its values as text; None: no row yet)."""
 
     table: int
     after: tuple[str, ...] | None = None
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The chunk read last: keys of ``table`` behind ``after`` (None: from the first) up to ``upto`` (None: to the last),
+    """The chunk read last: keys of ``table`` after ``after`` (None: from the first) up to ``upto`` (None: to the last),
     with the view that read it."""
 
     table: int
@@ -60,10 +61,10 @@ class Position(msgspec.Struct, frozen=True):
     """A split's position.
 
     Args:
-        lsn: Transactions that end here or before are delivered.
-        skip: Messages of rows of the next transaction that are delivered, too.
-        cursor: Where the snapshot stands; None: it is complete.
-        window: The chunk whose view must still be asked; None: none.
+        lsn: Transactions that end here or earlier are delivered.
+        skip: Number of row messages of the next transaction that are delivered, too.
+        cursor: The progress of the snapshot; None: it is complete.
+        window: The chunk whose view must still be compared with changes; None: none.
     """
 
     lsn: int
@@ -83,7 +84,7 @@ class Position(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, value: Any) -> Position:
-        """What ``to_json`` gave."""
+        """The position of which ``to_json`` gave ``value``."""
         return msgspec.convert(value, cls)
 
 

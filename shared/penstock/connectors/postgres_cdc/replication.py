@@ -1,7 +1,8 @@
 """PostgreSQL's streaming replication protocol over libpq: messages in, feedback out.
 
-psycopg's own interface has no replication, but its libpq functions are all that it takes. (psycopg2 has one that
-confirms, by itself, what the server has looked at; here the confirmed place must move with completed checkpoints only.)
+psycopg's own interface has no replication, but its libpq functions suffice. (psycopg2 supports replication
+but confirms by itself what the server has read; here the confirmed place must move with completed checkpoints
+only.)
 
 Source: the PostgreSQL manual, "Streaming Replication Protocol".
 """
@@ -20,7 +21,7 @@ from penstock.errors import ExternalError, PenstockError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: ``w``: three int64 (start, end, time) lie before the message of the plugin.
+#: ``w``: three int64 (start, end, time) precede the message of the plugin.
 _DATA, _DATA_AT, _KEEPALIVE = ord("w"), 25, ord("k")
 _ALIVE = struct.Struct(">qqB")
 _FEEDBACK = struct.Struct(">cqqqqB")
@@ -28,7 +29,8 @@ _EPOCH_S = 946_684_800
 
 
 class ReplicationStream:
-    """Changes behind ``lsn``. Opening blocks; ExternalError also while another reader has the slot."""
+    """The stream of changes after ``lsn``. Opening blocks, and raises ExternalError also while another reader
+    has the slot."""
 
     def __init__(self, options: Mapping[str, Any], lsn: int) -> None:
         from psycopg import pq
@@ -53,7 +55,8 @@ class ReplicationStream:
         except BaseException:
             self.close()
             raise
-        #: How far the server has looked, as it last said; everything before it has arrived.
+        #: The place up to which the server has read the log, as it last reported; all changes before it have
+        #: arrived.
         self.looked = 0
         self._flushed = 0
         self._received = lsn
@@ -67,7 +70,7 @@ class ReplicationStream:
         return int(self._connection.socket)
 
     def read(self) -> bytes | None:
-        """The next message of the plugin that has arrived; None: there is none now."""
+        """The next message of the plugin that has arrived; None: none has arrived."""
         from psycopg import OperationalError
 
         try:
@@ -90,13 +93,13 @@ class ReplicationStream:
             raise failure(err, "the stream of changes ended", self._options) from None
 
     def confirm(self, lsn: int) -> None:
-        """Tells the server that changes up to ``lsn`` are never asked for again."""
+        """Tell the server that changes up to ``lsn`` will never be read again."""
         if lsn > self._flushed:
             self._flushed = lsn
             self.feedback()
 
     def feedback(self, *, answer: bool = False) -> None:
-        """Tells the server that we live. ``answer``: asks how far it has looked."""
+        """Tell the server that this reader is alive. ``answer``: also ask how far the server has read."""
         from psycopg import OperationalError
 
         now_us = int((time.time() - _EPOCH_S) * 1_000_000)
@@ -114,7 +117,7 @@ class ReplicationStream:
 
 
 def stream_failure(what: str, text: str, code: str, options: Mapping[str, Any]) -> PenstockError:
-    """What the server or libpq said, as our error. ``code``: SQLSTATE; empty when the connection broke."""
+    """The error for a message of the server or libpq. ``code``: SQLSTATE; empty when the connection broke."""
     from psycopg import OperationalError
 
     if code == "55006":  # the slot is active

@@ -1,4 +1,5 @@
-"""From the messages of a run to rows of the changelog: kinds by the mode, without what the snapshot has seen."""
+"""Turns the messages of a run into rows of the changelog: sets the kinds by the mode, and drops rows that the
+snapshot has seen."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 class Selector:
     """Makes the rows of runs. ``names``: columns to deliver; ``upserts``: the newest row of each key, and deletions;
-    ``is_behind``: whether keys lie behind a bound in the order of the chunks."""
+    ``is_behind``: tells whether keys come after a bound in the order of the chunks."""
 
     def __init__(
         self, tables: Sequence[CdcTable], names: Sequence[str], *, upserts: bool, is_behind: Behind
     ) -> None:
         self._tables, self._names, self._upserts = tables, list(names), upserts
         self._is_behind = is_behind
-        #: Transactions of which changes were left out for a later chunk, whose view must see them.
+        #: Transactions with changes that were left out for a later chunk; that chunk's view must see them.
         self.must_see: set[int] = set()
 
     def rows(self, run: Run, layouts: Sequence[tuple[int, list[str]]], position: Position) -> list[Texts]:
@@ -61,8 +62,8 @@ class Selector:
         return out
 
     def _kinds(self, kinds: np.ndarray, keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """The kinds of rows, and which rows are delivered at all. An update of a key is a deletion and an insertion: the
-        rows belong to different keys."""
+        """The kinds of rows, and a mask of the rows to deliver. An update that changes the key becomes a
+        deletion and an insertion, because the two rows belong to different keys."""
         kinds, kept = kinds.copy(), np.ones(len(kinds), np.bool_)
         old = np.flatnonzero(kinds == RowKind.UPDATE_BEFORE)
         if len(old):

@@ -1,4 +1,4 @@
-"""The publication and the replication slot: made when they are missing, checked when they are there."""
+"""Creates the publication and the replication slot if they are missing, and checks existing ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publication_name(options: Mapping[str, Any]) -> str:
 
 
 def make_publication(connection: Any, options: Mapping[str, Any], tables: Sequence[CdcTable]) -> None:
-    """Makes the publication, or checks that the one that is there sends all changes of the tables."""
+    """Create the publication, or check that the existing one sends all changes of the tables."""
     name = publication_name(options)
     found = rows(
         connection,
@@ -94,8 +94,8 @@ FROM pg_replication_slots WHERE slot_name = %s
 
 
 def find_slot(connection: Any, options: Mapping[str, Any]) -> int | None:
-    """Where the slot stands: changes behind this LSN are kept. None: there is none. ConnectorError for another's slot,
-    and for one that has lost changes."""
+    """The position of the slot: the server keeps changes after this LSN. None: there is no slot.
+    ConnectorError for a slot of another kind, and for one that has lost changes."""
     name = options["slot.name"]
     found = rows(connection, options, _SLOT, name)
     if not found:
@@ -121,7 +121,7 @@ def find_slot(connection: Any, options: Mapping[str, Any]) -> int | None:
 
 
 def make_slot(connection: Any, options: Mapping[str, Any]) -> int:
-    """Makes the slot if it is missing; gives where it stands."""
+    """Create the slot if it is missing; returns its position."""
     there = find_slot(connection, options)
     if there is None:
         name = options["slot.name"]
@@ -137,7 +137,7 @@ def make_slot(connection: Any, options: Mapping[str, Any]) -> int:
 
 
 def wait_for_transactions(connection: Any, options: Mapping[str, Any]) -> None:
-    """Waits until every transaction of this moment has ended: its changes are then in all later views, even if its
+    """Wait until every transaction that runs now has ended. All later views then see its changes, even if its
     commit was logged before the slot began."""
     [(now,)] = rows(connection, options, "SELECT pg_current_snapshot()::text")
     goal = View.parse(now).xmax
@@ -154,7 +154,7 @@ def wait_for_transactions(connection: Any, options: Mapping[str, Any]) -> None:
 
 
 def check_restored(connection: Any, options: Mapping[str, Any], lsn: int) -> None:
-    """ConnectorError unless the slot still has all changes behind ``lsn``."""
+    """ConnectorError unless the slot still has all changes after ``lsn``."""
     name, there = options["slot.name"], find_slot(connection, options)
     if there is None or there > lsn:
         raise ConnectorError(

@@ -1,4 +1,4 @@
-"""Chunks of a table, read in the order of its primary key, each in a transaction of its own."""
+"""Reads a table in chunks, in the order of its primary key, each chunk in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows as texts.
+    """A chunk of rows, as texts.
 
     Args:
         columns: The columns that were asked for, as texts.
         keys: The columns of the primary key, as texts.
-        view: What the transaction saw.
+        view: The view of the chunk's transaction.
         high: The end of the server's log after the rows were read.
-        last: The table has no rows behind these.
+        last: Whether these are the table's last rows.
     """
 
     columns: list[pa.Array]
@@ -48,8 +48,8 @@ class Chunk:
 
 
 class ChunkReader:
-    """Reads chunks. ``follows``: changes are read, too, so each chunk has a view of its own, and says where the log
-    stood; otherwise all chunks are read in one view, for as long as the reader lives."""
+    """Reads chunks. ``follows``: changes are read, too, so each chunk has a view of its own and the log's
+    position; otherwise all chunks are read in one view, for as long as the reader lives."""
 
     def __init__(self, connection: Any, options: Mapping[str, Any], *, follows: bool) -> None:
         self._connection, self._options, self._follows = connection, options, follows
@@ -58,8 +58,9 @@ class ChunkReader:
     def read(
         self, table: CdcTable, names: Sequence[str], after: Key | None, size: int, must_see: Sequence[int]
     ) -> Chunk:
-        """The next ``size`` rows behind ``after``, in a view that sees the transactions ``must_see``: the log may tell of
-        a transaction a moment before others see its rows."""
+        """Read the next ``size`` rows after ``after``, in a view that sees the transactions ``must_see``.
+        Waiting for such a view is needed because a transaction is in the log a moment before other
+        transactions see its rows."""
         import psycopg
 
         try:
@@ -134,8 +135,8 @@ def _constants(table: CdcTable, key: Key) -> list[str]:
 
 
 def _end_of_log(connection: Any, options: Mapping[str, Any]) -> int:
-    """The place that the log has reached. A transaction whose commit is not on the disk yet may be seen already: what
-    is logged is then written, so that the stream passes this place soon."""
+    """The place that the log has reached. A view may see a transaction whose commit is not on the disk yet;
+    in that case the log is flushed, so that the stream passes this place soon."""
     [(end, written)] = rows(
         connection, options, "SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text"
     )
@@ -151,7 +152,8 @@ def _end_of_log(connection: Any, options: Mapping[str, Any]) -> int:
 def behind(
     connection: Any, options: Mapping[str, Any], table: CdcTable, keys: Sequence[pa.Array], bound: Key
 ) -> list[bool]:
-    """For each key (texts, a column for each part) whether it lies behind ``bound`` in the order of the chunks. Integers
+    """For each key (texts, a column for each part), whether it comes after ``bound`` in the order of the
+    chunks. Integers
     are compared here; of all other types only the server knows the order."""
     if all(c.type in ("smallint", "integer", "bigint") for c in table.key):
         limit = tuple(map(int, bound))

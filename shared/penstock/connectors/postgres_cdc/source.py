@@ -1,4 +1,5 @@
-"""The one split of ``postgres-cdc``: a snapshot in chunks, with the changes that come meanwhile, then changes alone.
+"""The single split of ``postgres-cdc``: a snapshot in chunks with the changes that come meanwhile, then only
+changes.
 
 One reader reads all tables, so that the rows of a key stay in order.
 """
@@ -46,14 +47,14 @@ _log = EventLog("penstock.connectors.postgres_cdc")
 SPLIT = "changes"
 #: Pauses between attempts to reach the server, in seconds.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-#: How long the reader waits for the socket before it looks again.
+#: How long the reader waits for the socket before it checks again, in seconds.
 _LOOK_S = 1.0
 #: The same while the stream must pass the place of a chunk.
 _ASK_S = 0.02
 
 
 class PostgresCdcEnumerator(SourceEnumerator):
-    """Makes publication and slot, and describes the tables."""
+    """Creates the publication and the slot, and describes the tables."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -91,14 +92,15 @@ class PostgresCdcEnumerator(SourceEnumerator):
 
 
 class PostgresCdcReader(SourceReader):
-    """Reads the split. A server that is away is waited for; what it has not confirmed is read again."""
+    """Reads the split. If the server does not answer, the reader waits for it and then continues from its
+    position."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
         self._split: Split | None = None
         self._position = Position(0)
         self._follows = True
-        #: Batches that were read, each with the position behind it.
+        #: Batches that were read, each with the position after it.
         self._ready: deque[tuple[Batch, Position]] = deque()
         self._connection: Any = None
         self._chunks: ChunkReader | None = None
@@ -178,7 +180,8 @@ class PostgresCdcReader(SourceReader):
         self._pause_s = _FIRST_PAUSE_S
 
     def _lost(self, err: ExternalError) -> None:
-        """The server is away: the position stays, and all that hangs on the connection is made anew."""
+        """The server does not answer: keep the position, and make the connection and everything that depends
+        on it again."""
         self._hang_up()
         self._retry_at = time.monotonic() + self._pause_s
         _log.warning(
@@ -195,13 +198,13 @@ class PostgresCdcReader(SourceReader):
         self._connection = self._chunks = self._source = self._stream = None
 
     def _read(self) -> bool:
-        """Reads a chunk or what has come of the stream; False: nothing is there now."""
+        """Read a chunk, or the changes that have arrived; returns False if there is nothing now."""
         position = self._position
         if position.cursor is not None and position.window is None:
             self._read_chunk(position, position.cursor)
             return True
         assert self._stream is not None
-        # A message may be two rows, which no restore cuts apart: their position is one.
+        # A message may be two rows, which share one position, so a restore never separates them.
         run = self._stream.take(max(1, self.ctx.batch_rows // 2))
         texts = self._selector.rows(run, self._stream.layouts, position)
         window = position.window
@@ -240,7 +243,8 @@ class PostgresCdcReader(SourceReader):
     def _after(
         self, position: Position, cursor: Cursor, chunk: Chunk, upto: tuple[str, ...] | None, *, last: bool
     ) -> Position:
-        """The position behind rows of a chunk up to the key ``upto``; ``last``: the table's last ones."""
+        """The position after rows of a chunk up to the key ``upto``; ``last``: these are the table's last
+        rows."""
         following: Cursor | None = Cursor(cursor.table, upto)
         if last:
             following = Cursor(cursor.table + 1) if cursor.table + 1 < len(self._tables) else None
@@ -279,7 +283,8 @@ class PostgresCdcReader(SourceReader):
             loop.remove_reader(number)
 
     async def _beat(self) -> None:
-        """The server must hear from us also while the slot holds us back."""
+        """Send feedback regularly, also while back-pressure stops the reader, so that the server keeps the
+        connection."""
         while True:
             await asyncio.sleep(self._options["heartbeat.interval"] / 1000)
             if self._source is not None:
@@ -308,7 +313,8 @@ class PostgresCdcReader(SourceReader):
         self._confirm()
 
     def _confirm(self) -> None:
-        """The slot may forget what no checkpoint that is kept would ask for."""
+        """Confirm changes to the server that no retained checkpoint needs, so that it can remove them from
+        its log."""
         delay = self._options["scan.lsn-commit.checkpoints-num-delay"]
         while len(self._completed) > delay + 1:
             self._completed.popleft()

@@ -1,4 +1,5 @@
-"""The stream of changes: messages taken from the replication connection, cut into runs that can be decoded and resumed."""
+"""The stream of changes: takes messages from the replication connection and cuts them into runs that can be
+decoded and resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.postgres_cdc")
 
-#: Of one run at most.
+#: The most bytes of one run.
 _MOST_BYTES = 16 << 20
 #: 2000-01-01 in µs since 1970-01-01.
 _EPOCH_US = 946_684_800_000_000
@@ -35,10 +36,11 @@ class Run:
 
     Args:
         messages: For each layout of a table its messages.
-        order: For each layout the place of each of its messages in the run.
-        count: Messages in all.
+        order: For each layout, the place of each of its messages in the run.
+        count: Number of messages in all.
         starts: Where transactions begin in the run: place, id, commit time (µs since the epoch).
-        lsn: Transactions up to here end in the run or before; ``skip`` messages of the next one are in it or before.
+        lsn: Transactions up to here end in the run or earlier; ``skip`` messages of the next transaction are
+            in the run or earlier.
     """
 
     messages: dict[int, list[bytes]] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class Run:
 
 
 class ChangeStream:
-    """Changes behind ``lsn``, of which the first ``skip`` messages are left out."""
+    """The changes after ``lsn``, without the first ``skip`` messages."""
 
     def __init__(
         self,
@@ -71,17 +73,18 @@ class ChangeStream:
     ) -> None:
         self._source, self._options, self._tables = source, options, tables
         self._by_name = {(table.schema, table.name): i for i, table in enumerate(tables)}
-        #: Number of a table in the stream → its layout; None: it is not read.
+        #: Number of a table in the stream → its layout; None: the table is not read.
         self._relations: dict[bytes, int | None] = {}
         #: Layouts of tables: index of the table, names of its columns in the order of its messages.
         self.layouts: list[tuple[int, list[str]]] = []
         self._lsn, self._skip = lsn, skip
-        #: Messages of the open transaction that are delivered or left out; None: none is open.
+        #: Number of messages of the open transaction that were delivered or left out; None: no transaction is
+        #: open.
         self._in_transaction: int | None = None
         self._transaction = (0, 0)
 
     def take(self, most: int) -> Run:
-        """Messages that are there, ``most`` of rows at most; does not wait."""
+        """The messages that have arrived, with at most ``most`` row messages; does not wait."""
         run = Run()
         read, size = self._source.read, 0
         delivered = self._in_transaction
@@ -91,7 +94,7 @@ class ChangeStream:
             payload = read()
             if payload is None:
                 if delivered is None:
-                    # The server says how far it has looked, also when it found nothing for us.
+                    # The server reports how far it has read, even if it found no changes of these tables.
                     self._lsn = max(self._lsn, self._source.looked)
                 break
             letter = payload[0]
@@ -131,7 +134,8 @@ class ChangeStream:
         return run
 
     def _described(self, found: pgoutput.Relation, number: bytes) -> None:
-        """A table as it is from here on: what is declared must be there, as it was."""
+        """Handle the new description of a table: the declared columns must still exist with the same
+        types."""
         index = self._by_name.get((found.schema, found.name))
         if index is None:
             self._relations[number] = None
@@ -143,7 +147,7 @@ class ChangeStream:
         added = [name for name in there if name not in was]
         other = [name for name in was if name in there and was[name] != there[name]]
         if gone or other:
-            # A generated column is in the catalog, but not in the stream.
+            # A generated column is in the catalog but not in the stream.
             gone = [name for name in gone if name not in table.generated]
         if gone or other or (added and self._options["scan.schema-change"] == "fail"):
             raise ConnectorError(

@@ -1,4 +1,4 @@
-"""PostgreSQL's types and the texts of their values, as columns: exactly, or refused by name."""
+"""Converts the texts of PostgreSQL's values to columns: exactly, or not at all, with an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DatabaseType:
     """A column's type in the database.
 
     Args:
-        base: PostgreSQL's short name, of the elements for an array: ``int4``.
+        base: PostgreSQL's short name, ``int4``; for an array, that of its elements.
         shown: Its SQL: ``integer[]``.
         modifier: PostgreSQL's type modifier; −1 for none.
         array: Whether it is an array.
@@ -67,7 +67,8 @@ _FITTING: dict[str, tuple[type[t.LogicalType], ...]] = {
     "timestamptz": (t.TimestampLtzType,),
     "bytea": (t.VarBinaryType,),
 }
-#: A session whose texts are those that are read here, whatever the server's or the role's settings are.
+#: The settings of a session, which make its texts those that this module reads, whatever the server's or the
+#: role's settings are.
 SESSION = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -161,7 +162,7 @@ def check_not_null(field: t.Field, column: Column, key_only: np.ndarray | None) 
 
 
 def _reason(type_: t.LogicalType, texts: pa.Array, err: Exception) -> str:
-    """The first value that fails; the error's words when only all together fail."""
+    """The first value that fails alone; the text of ``err`` if each value alone succeeds."""
     for value in texts:
         try:
             _converted(type_, pa.array([value.as_py()], texts.type).cast(pa.string()))
@@ -196,7 +197,7 @@ def _converted(type_: t.LogicalType, texts: pa.Array) -> Column:
 
 
 def _check_digits(column: Column, precision: int) -> None:
-    """ValueError where a time has more digits behind its second than the type."""
+    """Raises ValueError if a time has more digits after its second than the type."""
     step = 10 ** max(0, 6 - precision)
     values = column.values if column.valid is None else column.values[column.valid]
     if step > 1 and (values % step).any():
@@ -227,7 +228,8 @@ _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"\\]+)')
 
 
 def parse_array(text: str) -> list[str | None]:
-    """The items of a one-dimensional array ``{a,"b c",NULL}``. ValueError for one of more dimensions, or with other bounds."""
+    """The items of a one-dimensional array ``{a,"b c",NULL}``. ValueError for an array of more dimensions or
+    with other bounds."""
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError("an array with its own bounds")
     items: list[str | None] = []

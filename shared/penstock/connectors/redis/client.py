@@ -1,4 +1,4 @@
-"""The client, and what the server says, as our errors."""
+"""The client of a server; turns its errors into Penstock's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.redaction import hide, without_credentials
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-#: Seconds for an answer. A server that says nothing for so long counts as away.
+#: Seconds to wait for an answer. A server that is silent for longer counts as away.
 ANSWER_S = 30.0
 #: Seconds that a check at planning waits.
 CHECK_S = 2.0
@@ -24,7 +24,7 @@ def address(url: str) -> str:
 
 
 def client(url: str, *, timeout_s: float = ANSWER_S) -> Redis:
-    """A client that raises at once what fails: the connector tries again itself. Raises ConnectorError."""
+    """A client without retries, because the connector itself tries again. Raises ConnectorError."""
     import redis.asyncio
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -49,7 +49,8 @@ def client(url: str, *, timeout_s: float = ANSWER_S) -> Redis:
 
 
 def failure(err: Exception, where: str) -> PenstockError:
-    """The client's error: one that waiting mends (ExternalError), or one of the table or the user's rights."""
+    """The error for a client's error: ExternalError if waiting may mend it, else an error of the table or of
+    the user's rights."""
     import redis.exceptions as r
 
     said = str(err)
@@ -85,15 +86,15 @@ def failure(err: Exception, where: str) -> PenstockError:
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What the client raises."""
+    """The classes of errors that the client raises."""
     import redis.exceptions
 
     return (redis.exceptions.RedisError, OSError, TimeoutError)
 
 
 def check_server(url: str) -> None:
-    """ConnectorError when the server is there and refuses the user. A server that is away is no error: the job waits
-    for it."""
+    """ConnectorError if the server answers and refuses the user. A server that does not answer is no error:
+    the job waits for it."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry

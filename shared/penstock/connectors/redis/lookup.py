@@ -1,4 +1,4 @@
-"""Rows of keys, for lookup joins: one pipeline for the keys of a batch."""
+"""Looks up the rows of keys for lookup joins, with one pipeline for the keys of a batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_KEYS = 2000
 
 
 class RedisLookup(LookupSource):
-    """Looks keys up; keys that are not there give no row."""
+    """Looks keys up; a missing key gives no row."""
 
     def __init__(self, table: TableInfo) -> None:
         self._shape = Shape(table)
@@ -75,7 +75,7 @@ class RedisLookup(LookupSource):
             except errors() as err:
                 raise failure(err, self._where) from err
             cursor, page = int(found[0]), found[1]
-            # A scan may name a key twice, and keys that only look like those of the table.
+            # A scan may return a key twice, and keys that only look like those of the table.
             fresh = [k for k in page if k not in seen and self._shape.template.values(k) is not None]
             seen.update(fresh)
             rows += await self._rows(fresh)

@@ -1,4 +1,4 @@
-"""How rows lie at keys: which columns are in the key, which are the value, and how they become bytes."""
+"""The form of rows in Redis: which columns make the key, which make the value, and how they become bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = ("hash", "stream")
 
 
 class Shape:
-    """A table's rows in Redis. ConnectorError for one that is not in order."""
+    """The form of a table's rows in Redis. ConnectorError for a wrong table."""
 
     def __init__(self, table: TableInfo) -> None:
         self.options = OPTIONS.read(table.options)
@@ -99,7 +99,7 @@ class Shape:
     # -- rows to bytes ----------------------------------------------------------------------
 
     def fields(self, batch: Batch) -> list[dict[Any, Any]]:
-        """Of each row its columns that are not NULL, by name."""
+        """For each row, its columns that are not NULL, by name."""
         names = batch.schema.names
         return [
             {n: v for n, v in zip(names, row, strict=True) if v is not None} for row in written(batch.columns)
@@ -112,12 +112,13 @@ class Shape:
     # -- bytes to rows ----------------------------------------------------------------------
 
     def row_of_fields(self, fields: dict[bytes, bytes], wanted: Sequence[int], where: str) -> tuple[Any, ...]:
-        """Raises RecordError for a field that is none of its column's type."""
+        """The row of a hash or an entry. Raises RecordError for a field that does not fit its column's
+        type."""
         chosen = [self.schema.fields[i] for i in wanted]
         return tuple(read_value(f, fields.get(f.name.encode()), where) for f in chosen)
 
     def decoder(self, ctx: SourceContext, wanted: Sequence[int]) -> Any:
-        """A decoder of the value's columns ``wanted``; what it rejects raises."""
+        """A decoder of the value's columns ``wanted``, which raises an error for a bad record."""
 
         def refuse(error: Exception, _data: bytes | None, _where: str) -> None:
             raise error
@@ -128,7 +129,7 @@ class Shape:
 
 
 class Answers:
-    """Rows of keys, put together from the key, the score and the value: one at a time, so that a bad one is one."""
+    """Makes rows from the key, the score and the value, one at a time, so that a bad row affects no other."""
 
     def __init__(self, shape: Shape, ctx: SourceContext) -> None:
         self._shape, self._ctx = shape, ctx
@@ -137,7 +138,8 @@ class Answers:
         self._decoder = None if shape.type_has_fields else shape.decoder(ctx, self._in_value)
 
     def rows(self, key: bytes, found: Any) -> list[tuple[Any, ...]]:
-        """The rows at a key; ``found``: what the server gave for it. Bad ones go the way of the table's policy."""
+        """The rows at a key; ``found``: what the server gave for it. Bad rows are handled by the table's
+        policy."""
         where = f"{OWNER}, key {key!r}"
         match self._shape.type:
             case "hash":

@@ -1,4 +1,4 @@
-"""Writing keys: a pipeline for each batch, in order, waited for by checkpoints."""
+"""Writes keys: sends a pipeline for each batch, in order; checkpoints wait for the answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.types import Batch
 
-#: (key, what is written; None: deleted, member that is deleted)
+#: (key, value to write or None to delete, member to delete)
 _Item = tuple[bytes, Any, Any]
 
 
 class RedisWriter(BufferedWriter):
-    """At least once. Hashes, strings, sets and sorted sets are written by key, so that what is written again changes
-    nothing; lists and streams get rows twice after a failure."""
+    """Writes at least once. Hashes, strings, sets and sorted sets are written by key, so writing again
+    changes nothing; lists and streams may get rows twice after a failure."""
 
     def __init__(self, table: TableInfo) -> None:
         self._shape = Shape(table)
@@ -99,7 +99,8 @@ class RedisWriter(BufferedWriter):
     def _put(self, pipeline: Any, key: bytes, value: Any, member: Any) -> None:
         match self._shape.type, value is None:
             case "hash", False:
-                # Fields that are NULL now must go; in a transaction nobody sees the key without its fields.
+                # Fields that are NULL now must be removed. The transaction keeps others from seeing the key
+                # without its fields.
                 pipeline.delete(key)
                 pipeline.hset(key, mapping=value)
             case "string", False:

@@ -1,4 +1,4 @@
-"""Reading streams by the ids of their entries."""
+"""Reads streams by the ids of their entries."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RedisEnumerator(SourceEnumerator):
 
 
 async def last_id(server: Redis, key: str) -> str:
-    """The id of the newest entry that a stream ever had; 0-0 where there is no stream."""
+    """The id of the newest entry that a stream ever had; 0-0 if there is no stream."""
     import redis.exceptions
 
     try:
@@ -89,8 +89,8 @@ async def last_id(server: Redis, key: str) -> str:
 
 
 class RedisReader(ReceivingReader):
-    """Exactly once: the position is the id of the last entry. Entries that are gone before they were read are an
-    error, not a gap."""
+    """Reads exactly once: the position is the id of the last entry. Entries that were removed before they
+    were read are an error."""
 
     metadata = METADATA
 
@@ -136,13 +136,15 @@ class RedisReader(ReceivingReader):
             if end is not None and id_of(read) >= id_of(end):
                 return
             if not entries:
-                # Only to wake up: what it gives is asked for again, together with what the stream has lost.
+                # This call only waits for entries. They are read again together with the number of removed
+                # entries.
                 await server.xread({key: read}, count=1, block=_BLOCK_MS)
 
     async def _next(
         self, server: Redis, key: str, read: str
     ) -> tuple[Any, list[tuple[bytes, dict[bytes, bytes]]]]:
-        """What the server tells of the stream (None: there is none) and the next entries, both at one moment."""
+        """The server's facts about the stream (None: there is no stream) and the next entries, both read in
+        one transaction."""
         import redis.exceptions
 
         async with server.pipeline(transaction=True) as pipeline:
@@ -166,15 +168,16 @@ class RedisReader(ReceivingReader):
         return position.get("id") or place.split.payload["start"], position.get("count")
 
     def _checked(self, key: str, read: str, count: int | None, told: Any, *, fresh: bool) -> int | None:
-        """The number of entries up to ``read``. ConnectorError when entries behind it are gone, or the stream is another
-        one. ``fresh``: nothing was read yet."""
+        """The number of entries up to ``read``. ConnectorError if entries after it were removed, or if the
+        stream is another one. ``fresh``: nothing was read yet."""
         if told is None:
             if not fresh:
                 raise self._gone(key, read, "no such stream")
             return count
         added, length = told.get("entries-added"), told["length"]
         if fresh:
-            # Of a stream that is read from its beginning, what was removed before is not missed.
+            # When a stream is read from its beginning, entries that were removed earlier do not count as
+            # lost.
             return None if added is None or read != "0-0" else added - length
         last = told["last-generated-id"].decode()
         deleted = (told.get("max-deleted-entry-id") or b"0-0").decode()
@@ -215,7 +218,7 @@ def _entries(found: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
 
 
 class _EntryRows:
-    """Entries → a batch; each field is a column of its name."""
+    """Decodes entries to a batch; each field is the column of the same name."""
 
     def __init__(self, ctx: SourceContext, shape: Shape) -> None:
         self._ctx, self._shape = ctx, shape
@@ -223,10 +226,10 @@ class _EntryRows:
         self._schema = Schema((*ctx.schema.select(ctx.projection).fields, *told))
 
     def prepare(self, messages: Sequence[Arrived]) -> None:
-        """Nothing is needed."""
+        """Does nothing: entries need no preparation."""
 
     def decode(self, messages: Sequence[Arrived]) -> Batch:
-        """The rows of entries; bad ones go the way of the table's policy."""
+        """The rows of entries. Bad entries are handled by the table's policy."""
         rows, times = [], []
         for message in messages:
             fields = message.token[1]

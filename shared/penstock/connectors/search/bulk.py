@@ -1,4 +1,4 @@
-"""Requests to a search server, and its answers as our errors."""
+"""Sends requests to a search server, and turns its error responses into Penstock's errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 #: Seconds that a check at planning waits.
 _CHECK_S = 2.0
-#: Statuses of a document, or a request, that another attempt may mend.
+#: Statuses of a document or a request after which another attempt may succeed.
 _PASSING = (408, 409, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One document. ``source`` None: it is deleted. ``upsert``: fields that the table has not are kept."""
+    """The change of one document. ``source`` None: the document is deleted. ``upsert``: fields that the table
+    does not have are kept."""
 
     index: str
     id: str
@@ -29,7 +30,7 @@ class Action:
     upsert: bool
 
     def lines(self) -> bytes:
-        """As the bulk interface takes it."""
+        """The action in the form of the bulk API."""
         kind = "delete" if self.source is None else "update" if self.upsert else "index"
         head = msgspec.json.encode({kind: {"_index": self.index, "_id": self.id}})
         if self.source is None:
@@ -39,7 +40,7 @@ class Action:
 
 
 def hosts_of(options: Mapping[str, Any], owner: str) -> list[str]:
-    """The servers' URLs. ConnectorError for one that is none."""
+    """The servers' URLs. ConnectorError for a wrong URL."""
     import httpx
 
     found = [host.strip().rstrip("/") for host in options["hosts"].split(";") if host.strip()]
@@ -76,7 +77,7 @@ class Server:
         return f"{self._owner}, {self._hosts[self._at]}"
 
     def settings(self) -> dict[str, Any]:
-        """What httpx takes."""
+        """The arguments of an httpx client."""
         import httpx
 
         user = self._options["username"]
@@ -92,7 +93,7 @@ class Server:
         }
 
     async def bulk(self, actions: Sequence[Action]) -> list[tuple[Action, int, str]]:
-        """What became of each action: its status, and the server's words."""
+        """Send actions; returns for each action its status and the server's message."""
         import httpx
 
         if self._client is None:
@@ -170,7 +171,8 @@ def record_error(action: Action, status: int, said: str, where: str) -> RecordEr
 
 
 def check_server(options: Mapping[str, Any], owner: str) -> None:
-    """ConnectorError when a server is there and refuses the user. One that is away is no error: the job waits for it."""
+    """ConnectorError if a server answers and refuses the user. A server that does not answer is no error: the
+    job waits for it."""
     import httpx
 
     server = Server(options, owner)

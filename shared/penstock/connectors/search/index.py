@@ -1,4 +1,4 @@
-"""Names of indices: constant, or with columns and times in them."""
+"""The names of indices: constant, or made from columns and times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.types import Batch, Schema
 
 _PART = re.compile(r"\{([^{}|]*)(?:\|([^{}]*))?\}")
-#: Letters of Java's DateTimeFormatter that are understood.
+#: The supported letters of Java's DateTimeFormatter.
 _LETTERS = {
     "yyyy": "%Y",
     "uuuu": "%Y",
@@ -93,7 +93,7 @@ class IndexName:
         return lambda value: value.strftime(out)
 
     def names(self, batch: Batch, now: dt.datetime) -> list[str | None]:
-        """The index of each row; None where a column of it is NULL."""
+        """The index of each row; None where a column of the name is NULL."""
         if len(self._parts) == 1:
             return [self._text] * len(batch)
         filled: list[list[str | None]] = []

@@ -1,4 +1,4 @@
-"""Writing documents in bulk."""
+"""Writes documents in bulk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _MOST_ID_BYTES = 512
 
 
 class SearchWriter(BufferedWriter):
-    """At least once. With a primary key a document's id is made of it, so that what is written again changes nothing;
-    without one it is made once a row, so that a retry of a request doubles nothing, but a restart may."""
+    """Writes at least once. With a primary key, a document's id is made from the key, so writing a document
+    again changes nothing. Without one, each row gets a new id once: repeating a request then duplicates
+    nothing, but a restart may."""
 
     def __init__(self, table: TableInfo, options: Mapping[str, Any], owner: str) -> None:
         self._options, self._owner = options, owner
@@ -116,7 +117,7 @@ class SearchWriter(BufferedWriter):
 
     async def send(self, items: Sequence[Action]) -> Sequence[Action]:
         again, words = [], ""
-        # An update of a document goes behind the ones before it that must be sent again.
+        # If an earlier update of a document must be sent again, its later updates must follow it.
         behind: set[tuple[str, str]] = set()
         for action, status, said in await self._server.bulk(items):
             at = (action.index, action.id)

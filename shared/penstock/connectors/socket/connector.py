@@ -12,7 +12,7 @@ from penstock.formats import message_format
 
 
 class SocketConnector(DeclaredConnector):
-    """The connector ``socket``: source and sink of one TCP connection, of which Penstock is the client."""
+    """The connector ``socket``: source and sink over one TCP connection, in which Penstock is the client."""
 
     name = "socket"
     takes_format = True

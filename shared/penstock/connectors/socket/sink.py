@@ -1,4 +1,4 @@
-"""Writing records to a TCP server."""
+"""Writes records to a TCP server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from penstock.types import Batch
 
 _ROWS = 1000
-#: Between two looks whether the receiver's machine has taken all.
+#: Seconds between two checks whether the receiver's machine has acknowledged all bytes.
 _LOOK_S = 0.005
 
 
 class SocketWriter(BufferedWriter):
-    """At least once, as far as the receiver's machine: a checkpoint waits until that has acknowledged all bytes. A
+    """Writes at least once, up to the receiver's machine: a checkpoint waits until that machine has
+    acknowledged all bytes. A
     connection that breaks fails the task, which sends the rows since its checkpoint again."""
 
     def __init__(self, table: TableInfo) -> None:
@@ -101,7 +102,7 @@ class SocketWriter(BufferedWriter):
             raise BrokerError("the receiver does not answer", got=str(err), where=self._where) from err
 
     async def _watch(self, reader: asyncio.StreamReader) -> None:
-        """Tells when the receiver goes; what it sends is of no interest."""
+        """Notices when the receiver closes the connection; everything that the receiver sends is ignored."""
         try:
             while await reader.read(1 << 16):
                 pass

@@ -1,4 +1,4 @@
-"""Reading records that a TCP server sends."""
+"""Reads the records that a TCP server sends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from penstock.connectors.base import TableInfo
 
 _READ_BYTES = 64 << 10
-#: A record without a delimiter is longer than this: the delimiter is wrong.
+#: The longest record in bytes. If no delimiter comes within this length, the delimiter is wrong.
 MOST_RECORD_BYTES = 64 << 20
 
 
 class SocketReader(ReceivingReader):
-    """At most once: what was sent before a failure is not sent again. The position counts records."""
+    """Reads at most once: the server does not send records again after a failure. The position counts
+    records."""
 
     def __init__(self, table: TableInfo) -> None:
         self._options = OPTIONS.read(table.options)
@@ -68,5 +69,5 @@ class SocketReader(ReceivingReader):
 
     def caught_up(self, split_id: str) -> bool:
         place = self._places[split_id]
-        # Of a table that ends, more may be on its way until the end has come.
+        # A bounded table may have more records under way until its end has come.
         return place.done if self._bounded else not place.waiting
