@@ -9,6 +9,7 @@ import threading
 import uuid
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -313,6 +314,29 @@ async def test_time_travel(harness: Any, tmp_path: Any) -> None:
     assert rows(0, 1)[0] in await harness.read_all(SCHEMA, {**options, "timestampAsOf": text})
     with pytest.raises(ConnectorError, match="as of 9"):
         DeltaConnector().validate(TableInfo(SCHEMA, {**options, "versionAsOf": "9"}), role="source")
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+async def test_folders_of_others_have_signs_that_the_log_encodes(
+    harness: Any, tmp_path: Any, mode: str
+) -> None:
+    values = ["a b/ä%=", "x%20y", "plain+:", "2026-02-03 12:30:15.123", "'\"{}"]
+    found = [(i, value) for i, value in enumerate(values)]
+    write_deltalake(str(tmp_path), arrow(found), partition_by=["name"])
+    # Spark encodes fewer signs in a folder's name.
+    [log] = (tmp_path / "_delta_log").glob("*.json")
+    folder = f"name={quote(values[1], safe='')}"
+    log.write_text(log.read_text().replace(quote(folder, safe="="), "name=x%20y"))
+    (tmp_path / folder).rename(tmp_path / "name=x y")
+    options = {"connector": "delta", "table-path": str(tmp_path), "mode": mode}
+    if mode == "batch":
+        assert sorted(await harness.read_all(SCHEMA, options)) == found
+        return
+    options["startingVersion"] = "0"
+    reader = await harness.reader(SCHEMA, options, await harness.splits(SCHEMA, options))
+    batches = await harness.read(reader, rows=len(found))
+    assert sorted(row for one in batches for row in one.batch.to_pylist()) == found
+    await reader.close()
 
 
 async def test_a_bounded_read_keeps_its_version(harness: Any, tmp_path: Any) -> None:

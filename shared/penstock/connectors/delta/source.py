@@ -147,10 +147,7 @@ class DeltaEnumerator(SourceEnumerator):
                 remedy="'ignoreDeletes' = 'true' leaves out versions that only delete; 'ignoreChanges' = 'true' gives "
                 "all rows of the files that a change wrote anew, once more",
             )
-        return [
-            _payload(unquote(a["path"]), a["size"], a.get("partitionValues") or {}, self._where)
-            for a in added
-        ]
+        return [_payload(a["path"], a["size"], a.get("partitionValues") or {}, self._where) for a in added]
 
 
 def as_of_time(text: str | None) -> str | None:
@@ -162,6 +159,8 @@ def as_of_time(text: str | None) -> str | None:
 
 
 def _payload(path: str, size: int, partition: dict[str, Any], where: str) -> dict[str, Any]:
+    """A split's payload; ``path`` is as the log has it: percent-encoded, below the table's folder."""
+    path = unquote(path)
     if "://" in path or path.startswith("/"):
         raise _unsupported("files outside its folder (a shallow clone)", where)
     return {"path": path, "size": size, "partition": partition}
@@ -178,7 +177,7 @@ def _partition_texts(table: DeltaTable) -> dict[str, dict[str, str | None]]:
         for name in table.metadata().partition_columns:
             value = pa.array([row[f"partition.{name}"]], schema.field(name).type)
             texts[name] = partition_texts(value, name)[0].as_py()
-        out[row["path"]] = texts
+        out[unquote(row["path"])] = texts
     return out
 
 
