@@ -301,6 +301,40 @@ async def test_others_may_write_into_the_table(harness: Any, tmp_path: Any) -> N
     assert len(stored(tmp_path)) == len(ours) + count
 
 
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_auto_compaction_changes_no_row_and_no_mark(
+    harness: Any, tmp_path: Any, partitioned: bool
+) -> None:
+    """Every tenth commit of a writer merges files; what was committed before it is known after it."""
+    options = {"connector": "delta", "table-path": str(tmp_path), "auto-compaction": "true"}
+    schema = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("at", t.TimestampLtzType(3)))
+    if partitioned:
+        options["partition.keys"] = '["at"]'
+    times = [NOON.replace(microsecond=123000, hour=h, tzinfo=datetime.UTC) for h in (0, 23)] + [None]
+    want = [(i, f"name {i}" if i % 7 else None, times[i % 3]) for i in range(132)]
+    writer = await harness.writer(schema, options)
+    states = {}
+    for n in range(1, 23):
+        writer.write(Batch.of(schema, want[n * 6 - 6 : n * 6]))
+        states[n] = await writer.begin_checkpoint(n)
+        await writer.commit(n)
+    # Checkpoints before and behind a compaction are handed in again, as after a crash.
+    for attempt, n in enumerate((9, 10, 20, 22), 2):
+        heir = await harness.writer(schema, options, states[n], attempt=attempt)
+        await heir.close()
+    await writer.finish()
+    await writer.close()
+    log = DeltaTable(str(tmp_path))
+    made = [entry["operation"] for entry in log.history()]
+    assert made.count("OPTIMIZE") == 2
+    assert made.count("WRITE") == 22
+    # The merged file and those of the two commits behind it, in each partition.
+    assert len(log.file_uris()) == 3 * (3 if partitioned else 1)
+    by_delta = [tuple(row[name] for name in schema.names) for row in log.to_pyarrow_table().to_pylist()]
+    assert sorted(by_delta, key=repr) == sorted(Batch.of(schema, want).to_pylist(), key=repr)
+    assert sorted(await harness.read_all(schema, options), key=repr) == sorted(by_delta, key=repr)
+
+
 # -- reading -------------------------------------------------------------------------------
 
 

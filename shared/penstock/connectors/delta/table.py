@@ -210,7 +210,8 @@ class DeltaLake(LakeTable):
         from deltalake.exceptions import DeltaError
 
         try:
-            done = self.log.optimize.compact()
+            # self.log is the version before the commit, whose files would stay small.
+            done = open_delta(self._options).optimize.compact()
             _log.info(
                 "delta_compacted", path=self._options["table-path"], files=done.get("numFilesRemoved", 0)
             )
