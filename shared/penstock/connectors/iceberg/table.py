@@ -95,10 +95,10 @@ def check_partitions(table: Table, where: str) -> None:
         except Exception as err:  # pyiceberg raises several kinds of errors for this
             raise UnsupportedError(
                 f"a table partitioned by {field.transform} of '{schema.find_column_name(field.source_id)}'",
-                expected="identity, year, month, day or hour",
+                expected="identity, or year, month, day, hour, bucket, truncate with the library pyiceberg-core",
                 got=f"{type(err).__name__}: {err}",
                 where=where,
-                remedy="pip install pyiceberg-core computes bucket and truncate",
+                remedy="pip install 'penstock[iceberg]' brings the library; other partitions are written by others",
             ) from None
 
 
