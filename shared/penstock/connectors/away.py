@@ -66,6 +66,7 @@ async def patiently(call: Callable[[], Awaitable[T]], away: Away, retries: int |
 
 def need_package(module: str, package: str, extra: str, owner: str) -> None:
     """Raises a ConnectorError that names the extra, if the client library ``package`` is not installed.
+
     ``module``: the module to import; ``owner``: the connector, for the error.
     """
     if importlib.util.find_spec(module) is None:

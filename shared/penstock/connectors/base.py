@@ -188,6 +188,7 @@ class SourceReader(ABC):
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
         """The checkpoint ``checkpoint_id`` is complete; ``positions``: the result of ``snapshot`` for it.
+
         No restore goes back before these positions, so the reader may release earlier rows, or commit the
         positions to a broker.
         """

@@ -22,6 +22,7 @@ _LAST_WORDS_S = 5.0
 
 class BufferedWriter(SinkWriter):
     """Writes at least once: a checkpoint waits until the rows before its barrier are acknowledged.
+
     A subclass turns rows into items (``encode``) and sends them (``send``).
 
     Args:
@@ -70,6 +71,7 @@ class BufferedWriter(SinkWriter):
     async def send(self, items: Sequence[Any]) -> Sequence[Any]:
         """Send ``items`` in order and wait until they are acknowledged; returns those that must be sent
         again.
+
         After an ExternalError all items are sent again after a pause.
         """
 

@@ -5,9 +5,10 @@ at ``jobs/<job_id>/results/<job_attempt:06d>-<sequence:012d>``. Its schema metad
 ``offset`` (result rows before this chunk), ``end`` (``true`` on the last one) and ``settled``
 (rows before a completed checkpoint; absent without checkpoints). After a restart the new attempt continues
 from the offset in its checkpoint. A reader that sees a chunk of a higher attempt with offset k must drop its
-rows from row k on; k is never below ``settled``. A chunk is written when the input runs empty (the first at
-once, then at most every 50 ms) or at 16k rows. With ``bounded = false`` the writer stays at most 256 chunks ahead of the
-reader, which acknowledges by writing ``jobs/<job_id>/results-ack/<attempt>-<sequence>``.
+rows from row k on; k is never below ``settled``.
+
+A chunk is written when the input runs empty (the first at once, then at most every 50 ms) or at 16k rows. With
+``bounded = false`` the writer stays at most 256 chunks ahead of the reader, which acknowledges by writing ``jobs/<job_id>/results-ack/<attempt>-<sequence>``.
 """
 
 from __future__ import annotations

@@ -129,6 +129,7 @@ class Place:
 
 class ReceivingReader(SourceReader):
     """Receives in a task for each split, with back-pressure, and waits for a sender that does not answer.
+
     A subclass receives messages (``receive``) and computes a split's position after some messages
     (``advance``).
     """

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 class Absent:
     """A name of PyFlink that Penstock does not have. A program may import it; using it fails.
+
     ``name``: the name in PyFlink.
     """
 

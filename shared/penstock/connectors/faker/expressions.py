@@ -1,5 +1,7 @@
 """Expressions of ``faker``: text with ``#{provider.method 'argument', …}`` in it, with Datafaker's method
-names. Datafaker is a Java library; Penstock makes the values of its common methods with Python's Faker. An
+names.
+
+Datafaker is a Java library; Penstock makes the values of its common methods with Python's Faker. An
 expression may also name a method of Python's Faker (``#{license_plate}``).
 """
 

@@ -87,6 +87,7 @@ def _file_reader(ctx: SourceContext, table: TableInfo, files: Files, payload: di
 def check_unchanged(files: Files, payload: dict[str, Any]) -> None:
     """Raises ConnectorError if a file that was read in part has another size now: the position in it would
     mean nothing.
+
     A file that is read by byte ranges may have grown, because bytes after the part's end are not read.
     """
     path, size = payload["path"], payload.get("size")

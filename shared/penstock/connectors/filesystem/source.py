@@ -32,7 +32,8 @@ _AHEAD = 3
 
 class FileEnumerator(SourceEnumerator):
     """Discovers files in the order of their paths. A split's id is the path and the start of the part, so a
-    known file is not read again when it changes. ``size`` in the payload: the file's bytes when it was found."""
+    known file is not read again when it changes. ``size`` in the payload: the file's bytes when it was
+    found."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table

@@ -10,7 +10,7 @@ therefore stores the rows and the marker together or not at all.
   epoch is stored.
 - A repeated commit does the same with a new producer, and repeats only what the broker lacks.
 - Another subtask than the one that staged an epoch may commit it; it uses the transactional id of the subtask
-that staged it.
+  that staged it.
 - No transaction is open between checkpoints, so readers do not wait for one, and a job that is down for
   longer than ``transaction.timeout.ms`` loses nothing.
 """

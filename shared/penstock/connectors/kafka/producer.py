@@ -35,6 +35,7 @@ class TakenOverError(FencedError):
 
 class KafkaProducer:
     """An idempotent producer: messages that the client repeats are neither duplicated nor reordered.
+
     ``where``: for errors. With ``transactional_id`` the methods of a transaction must be called in their
     order.
     """

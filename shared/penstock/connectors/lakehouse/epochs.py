@@ -4,10 +4,11 @@ Each writer closes its files at the barrier and stores a *note* that names all i
 The note is durable before the checkpoint is acknowledged. When the checkpoint is complete, the writer with the
 lowest index among those that have notes commits the files of all of them. The commit carries a mark in the table's
 own log: (the sink's id, the checkpoint). A writer that is to commit a checkpoint reads the mark first:
+
 - The mark is at the checkpoint or later: everything up to the mark is in the table, and nothing is done.
 - The mark is earlier: files of later epochs than the mark's are committed with the new mark, on condition
-that the log is still as it was read. Another commit in between (of a twin, a zombie, another job) makes this
-one fail; then the mark is read again.
+  that the log is still as it was read. Another commit in between (of a twin, a zombie, another job) makes this
+  one fail; then the mark is read again.
 
 A note may hold files of epochs that are committed already, because the writer may not know yet; the mark
 tells which. The order in which commits of different checkpoints run therefore does not matter. A writer that

@@ -21,8 +21,10 @@ _ROUNDS = 1_000
 
 class ObjectStoreConformance(Conformance):
     """Checks an object store (``penstock.ports.Store``). The author gives ``open``, which opens an empty
-    store. ``reopen`` opens the same store with another client, as a new process would; None if a store exists
-    in one process only. ``close`` closes a client, if that is needed.
+    store.
+
+    ``reopen`` opens the same store with another client, as a new process would; None if a store exists in one
+    process only. ``close`` closes a client, if that is needed.
     """
 
     async def open(self) -> Store:
