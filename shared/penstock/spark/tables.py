@@ -130,7 +130,7 @@ def source_context(
         schema=spec.schema,
         projection=() if sink else spec.projection,
         metadata=() if sink else spec.metadata,
-        pushed={} if sink else spec.pushed,
+        pushed={"mode": spec.mode, "keys": list(spec.keys)} if sink else spec.pushed,
         config=table.job.config,
         metrics=MetricGroup(),
         on_error=spec.on_error,

@@ -38,7 +38,7 @@ class HelperContext:
             schema=message.schema, projection=message.projection, metadata=message.metadata,
             pushed=message.pushed, config=message.config, metrics=self._metrics, on_error=message.on_error,
             run=self._run, now_ms=lambda: time.time_ns() // 1_000_000, bad_record=self._bad_record,
-            batch_rows=message.batch_rows,
+            batch_rows=message.batch_rows, gathered=message.gathered,
         )  # fmt: skip
 
     async def _run(self, call: Callable[[], Any]) -> Any:

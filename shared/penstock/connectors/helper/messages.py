@@ -48,6 +48,7 @@ class Open(_Message, frozen=True, kw_only=True):
     config: dict[str, str]
     on_error: Literal["fail", "skip", "dead-letter"]
     batch_rows: int
+    gathered: bool
     #: For a writer: the committables of the checkpoint that the job was restored from.
     restored: tuple[bytes, ...] = ()
     #: For a writer: only ``abandon`` will be called, so the writer is not opened.

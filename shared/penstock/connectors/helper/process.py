@@ -42,6 +42,7 @@ def opening(part: Part, connector: str, table: TableInfo, ctx: SourceContext, **
         job_id=ctx.job_id, uid=ctx.uid, subtask_index=ctx.subtask_index, parallelism=ctx.parallelism,
         attempt=ctx.attempt, projection=tuple(ctx.projection), metadata=tuple(ctx.metadata),
         pushed=dict(ctx.pushed), config=dict(ctx.config), on_error=ctx.on_error, batch_rows=ctx.batch_rows,
+        gathered=ctx.gathered,
         **more,
     )  # fmt: skip
 

@@ -1,0 +1,119 @@
+"""Bounded jobs on Spark through connectors with servers and libraries of their own: what their pages say of Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.spark.engine import SparkJob
+from penstock.sql.scripts import plan_script
+from tests.connectors.web.tcp import TcpServer
+from tests.servers.fixtures import shared_opensearch, shared_postgres, shared_redis
+from tests.servers.postgres_server import PASSWORD, USER
+from tests.spark.support import on_spark
+
+__all__ = ["shared_opensearch", "shared_postgres", "shared_redis"]
+
+WANT = [(i, f"name {i}") for i in range(5)]
+VALUES = ", ".join(f"({i}, '{name}')" for i, name in WANT)
+
+
+def script(options: dict[str, str], statement: str, columns: str = "id BIGINT, name STRING") -> Any:
+    words = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    text = f"CREATE TABLE t ({columns}) WITH ({words}); {statement}"
+    return plan_script(text, {"execution.engine": "streaming"}).job_graph
+
+
+def lake(name: str, folder: Path) -> dict[str, str]:
+    if name == "delta":
+        pytest.importorskip("deltalake")
+        return {"connector": "delta", "table-path": str(folder / "t")}
+    pytest.importorskip("pyiceberg")
+    return {
+        "connector": "iceberg", "catalog-type": "sql", "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"file://{folder}", "catalog-database": "db", "catalog-table": "t",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_lakehouse_tables_are_written_and_read(spark: Any, tmp_path: Path, name: str) -> None:
+    options = lake(name, tmp_path)
+    for _ in range(2):
+        SparkJob(script(options, f"INSERT INTO t VALUES {VALUES}"), spark).run()
+    assert sorted(on_spark(script(options, "SELECT * FROM t WHERE id > 0"), spark)) == sorted(WANT[1:] * 2)
+
+
+@pytest.mark.cluster
+def test_the_snapshot_of_postgres_is_read(spark: Any, shared_postgres: Any) -> None:
+    database = shared_postgres.database()
+    try:
+        with shared_postgres.connect(database) as connection:
+            connection.execute("CREATE TABLE goods (id bigint PRIMARY KEY, name text)")
+            connection.execute(f"INSERT INTO goods VALUES {VALUES}")
+        options = {
+            "connector": "postgres-cdc", "hostname": "127.0.0.1", "port": str(shared_postgres.port),
+            "username": USER, "password": PASSWORD, "database-name": database, "table-name": "goods",
+            "scan.startup.mode": "snapshot", "scan.incremental.snapshot.chunk.size": "2",
+        }  # fmt: skip
+        columns = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+        assert sorted(on_spark(script(options, "SELECT id, name FROM t", columns), spark)) == WANT
+    finally:
+        shared_postgres.drop(database)
+
+
+@pytest.mark.cluster
+def test_redis_is_written_and_its_streams_are_read(spark: Any, shared_redis: Any) -> None:
+    word = uuid.uuid4().hex
+    stream = {
+        "connector": "redis", "url": shared_redis.url, "data-type": "stream", "key": f"{word}-s",
+        "scan.bounded.mode": "latest",
+    }  # fmt: skip
+    written = {key: value for key, value in stream.items() if key != "scan.bounded.mode"}
+    SparkJob(script(written, f"INSERT INTO t VALUES {VALUES}"), spark).run()
+    assert sorted(on_spark(script(stream, "SELECT * FROM t"), spark)) == WANT
+    hashes = {"connector": "redis", "url": shared_redis.url, "data-type": "hash", "key": f"{word}:{{id}}"}
+    columns = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    SparkJob(script(hashes, f"INSERT INTO t VALUES {VALUES}", columns), spark).run()
+    client = shared_redis.client()
+    assert [client.hget(f"{word}:{i}", "name") for i, _ in WANT] == [name for _, name in WANT]
+
+
+@pytest.fixture
+def listening() -> Iterator[TcpServer]:
+    server = TcpServer("".join(f'{{"id": {i}, "name": "{name}"}}\n' for i, name in WANT).encode())
+    yield server
+    server.close()
+
+
+def test_a_socket_is_read_to_its_end(spark: Any, listening: TcpServer) -> None:
+    options = {
+        "connector": "socket", "hostname": "127.0.0.1", "port": str(listening.port), "format": "json",
+        "scan.bounded.mode": "end-of-stream",
+    }  # fmt: skip
+    assert sorted(on_spark(script(options, "SELECT * FROM t"), spark)) == WANT
+
+
+def test_a_socket_is_written(spark: Any) -> None:
+    server = TcpServer()
+    try:
+        options = {"connector": "socket", "hostname": "127.0.0.1", "port": str(server.port), "format": "json"}
+        SparkJob(script(options, f"INSERT INTO t VALUES {VALUES}"), spark).run()
+        assert sorted(server.text().decode().splitlines()) == [f'{{"id":{i},"name":"{n}"}}' for i, n in WANT]
+    finally:
+        server.close()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("key", [True, False])
+def test_documents_are_written(spark: Any, shared_opensearch: Any, key: bool) -> None:
+    index = f"i{uuid.uuid4().hex}"
+    options = {"connector": "opensearch", "hosts": shared_opensearch.url, "index": index}
+    columns = "id BIGINT, name STRING" + ", PRIMARY KEY (id) NOT ENFORCED" * key
+    SparkJob(script(options, f"INSERT INTO t VALUES {VALUES}", columns), spark).run()
+    found = shared_opensearch.documents(index)
+    assert sorted((row["id"], row["name"]) for row in found.values()) == WANT
+    assert not key or set(found) == {str(i) for i, _ in WANT}
