@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -313,6 +314,19 @@ async def test_a_zombie_commits_nothing_also_when_its_snapshot_expired(here: Her
     assert stored(options) == rows(0, 6)
     for one in (zombie, heir):
         await one.close()
+
+
+async def test_two_subtasks_may_make_the_namespace(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second finds no namespace, and then that the first has made it."""
+    make(at(tmp_path, **{"catalog-table": "other"}))
+    there = SqlCatalog.namespace_exists
+    answers = iter([False])
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", lambda *a: next(answers, None) is None and there(*a))
+    await here.written(SCHEMA, at(tmp_path), [rows(0, 3)])
+    assert next(answers, None) is None
+    assert stored(at(tmp_path)) == rows(0, 3)
 
 
 async def test_others_may_write_into_the_table(here: Here, tmp_path: Path) -> None:

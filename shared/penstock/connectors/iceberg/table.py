@@ -68,6 +68,10 @@ def create(
         reached(lambda: catalog.create_namespace(name[:-1]), place(options))
     except NamespaceAlreadyExistsError:
         pass  # the usual case
+    except ExternalError:
+        # A SQL catalog says of a namespace that another subtask made meanwhile only that a row is there twice.
+        if not reached(lambda: catalog.namespace_exists(name[:-1]), place(options)):
+            raise
     try:
         if not partitions:
             reached(lambda: catalog.create_table(name, declared), place(options))
