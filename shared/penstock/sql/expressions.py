@@ -29,8 +29,6 @@ _BINARY: dict[type, str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.DPipe: "||",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
-#: Predicates that have a function of their own for their negation, such as NOT IN.
-_NEGATED = {"IN", "LIKE", "SIMILAR TO", "BETWEEN", "BETWEEN SYMMETRIC"}
 
 
 #: A chain of an associative operator that is longer than this becomes a shallow tree.
