@@ -225,7 +225,7 @@ def _shape(page: Page, row_format: str, path: str) -> dict[str, Any]:
         },
     }
     if outcome.job is not None:
-        answer["jobID"] = outcome.job.get_job_id()
+        answer["jobID"] = str(outcome.job.get_job_id())
     if uri is not None:
         answer["nextResultUri"] = uri
     return answer

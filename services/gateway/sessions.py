@@ -234,7 +234,7 @@ def _submitted(result: TableResult, job: JobClient, *, wait: bool) -> Iterator[A
     if wait:
         result.wait()
     job.close()
-    yield result_row(tuple(_JOB_ID.names), (job.get_job_id(),), 0)
+    yield result_row(tuple(_JOB_ID.names), (str(job.get_job_id()),), 0)
 
 
 def _ok() -> Outcome:

@@ -75,7 +75,9 @@ class Session:
     def pages(self, operation: str) -> Iterator[dict[str, Any]]:
         uri: str | None = f"{operation}/result/0"
         while uri is not None:
-            page = self.http.get(uri).raise_for_status().json()
+            answer = self.http.get(uri)
+            assert answer.is_success, answer.text
+            page = answer.json()
             uri = page.get("nextResultUri")
             if page["resultType"] != "NOT_READY":
                 yield page

@@ -118,7 +118,7 @@ _SETUP = {
 #: Operators of no SQL query: made by DataStream programs, by other engines' plans, or with others.
 ELSEWHERE = (
     s.KeyedProcessSpec, s.KeyedWindowSpec, s.PythonSpec, s.RecordTimeSpec,  # below, and test_datastream.py
-    s.AsyncCalcSpec, s.AssignWatermarksSpec, s.WindowMaximumSpec,
+    s.AsyncCalcSpec, s.AsyncWaitSpec, s.AssignWatermarksSpec, s.WindowMaximumSpec,
     s.MaterializeSpec, s.NormalizeSpec, s.OverFinalSpec, s.SortSpec,  # refused by kind: test_by_kind
     s.EnumeratorSpec, s.SparkQuerySpec, s.SparkProgramSpec,  # never part of what Spark runs
     s.RegisteredSpec,  # operators of other packages say it themselves

@@ -17,6 +17,7 @@ from penstock.formats.by_kernel import MAX_BYTES, MIN_RECORDS, Decoded, Texts, f
 from penstock.native import library
 from penstock.native.columns import Field, Outs, address, gather
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import binary_array
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type, numpy_dtype
@@ -116,7 +117,7 @@ class JsonKernel:
         if number is None:
             places = outs.places[at]
             assert places is not None
-            array = gather(self._library, data, places, valid, pa.string())
+            array = binary_array(pa.string(), *gather(self._library, data, places), valid)
             return column_of(type_, self._converted(type_, array))
         dtype = numpy_dtype(type_)
         assert dtype is not None

@@ -1,4 +1,4 @@
-"""Columns as the compiled kernels fill them: arrays that C writes, and Arrow arrays made of them."""
+"""Columns as the compiled kernels fill them: arrays that C writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,10 +53,8 @@ def address(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def gather(
-    library: ctypes.CDLL, text: bytes, places: np.ndarray, valid: np.ndarray | None, type_: pa.DataType
-) -> pa.Array:
-    """The pieces of ``text`` at ``places`` ([starts, ends]) as a string or binary array."""
+def gather(library: ctypes.CDLL, text: bytes, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces of ``text`` at ``places`` ([starts, ends]) end to end: int32[n + 1] offsets and uint8 bytes."""
     start, end = places
     count = len(start)
     data = np.empty(int(end.sum(dtype=np.int64) - start.sum(dtype=np.int64)), np.uint8)
@@ -65,5 +62,4 @@ def gather(
     library.penstock_gather(
         text, address(start), address(end), ctypes.c_int64(count), address(offsets), address(data)
     )
-    bits = None if valid is None else pa.array(valid).buffers()[1]
-    return pa.Array.from_buffers(type_, count, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return offsets, data

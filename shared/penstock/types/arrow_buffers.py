@@ -244,14 +244,18 @@ def offsets_of_lengths(lengths: np.ndarray) -> np.ndarray:
 
 
 def binary_array(
-    type_: pa.DataType, offsets: np.ndarray, data: np.ndarray | bytes
+    type_: pa.DataType,
+    offsets: np.ndarray,
+    data: np.ndarray | bytes | pa.Buffer,
+    valid: np.ndarray | None = None,
 ) -> pa.StringArray | pa.BinaryArray:
-    """Texts of ``type_`` (string or binary) without NULLs: int32[n + 1] offsets into bytes, which are not
-    copied.
+    """Texts of ``type_`` (string or binary): int32[n + 1] offsets into bytes, which are not copied. ``valid``:
+    bool[n], True for not NULL; None: no text is NULL.
 
     The caller must not change the bytes that the offsets cover.
     """
-    return pa.Array.from_buffers(type_, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    buffers = [packed_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_, len(offsets) - 1, buffers)
 
 
 def binary_array_of_width(data: np.ndarray | bytes, n: int, width: int) -> pa.BinaryArray:

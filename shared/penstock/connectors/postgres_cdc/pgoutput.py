@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InternalError
+from penstock.types.arrow_buffers import binary_array
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
@@ -213,6 +214,6 @@ def _slices(buffer: pa.Buffer, begin_: np.ndarray, end: np.ndarray, there: np.nd
     offsets[0:-1:2], offsets[1::2] = begin_, end
     offsets[-1] = end[-1] if n else 0
     # Every second entry of this array is a value; the others are the bytes in between.
-    every = pa.Array.from_buffers(pa.binary(), 2 * n, [None, pa.py_buffer(offsets), buffer])
+    every = binary_array(pa.binary(), offsets, buffer)
     places = pa.array(np.arange(n, dtype=np.int64) * 2, mask=~there)
     return every.take(places)

@@ -17,6 +17,7 @@ from penstock.formats.by_kernel import MAX_BYTES, MIN_RECORDS, Decoded, Texts, f
 from penstock.native import library
 from penstock.native.columns import Outs, address, gather
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import binary_array
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type, numpy_dtype
@@ -241,7 +242,7 @@ class AvroKernel:
         if number is None:
             found = outs.places[place.number]
             assert found is not None
-            array = gather(self._library, data, found, valid, external_arrow_type(type_))
+            array = binary_array(external_arrow_type(type_), *gather(self._library, data, found), valid)
             return Column(type_, array)
         if place.symbols is not None:
             at = pa.array(number, mask=None if valid is None else ~valid)
