@@ -131,6 +131,7 @@ def test_a_helper_process_gets_the_reference(monkeypatch: pytest.MonkeyPatch) ->
     class Context:
         job_id, uid, subtask_index, parallelism, attempt = "j", "u", 0, 1, 1
         projection, metadata, pushed, config, on_error, batch_rows = (), (), {}, {}, "fail", 1
+        gathered = False
 
     monkeypatch.setenv("PENSTOCK_SECRET_db", "not-to-be-sent")
     message = opening("reader", "x", TableInfo(SCHEMA, {"password": "secret:db"}), Context())  # type: ignore[arg-type]

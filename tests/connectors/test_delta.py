@@ -273,6 +273,31 @@ async def test_two_commits_at_one_moment_are_one(harness: Any, tmp_path: Any) ->
         await one.close()
 
 
+async def test_a_twin_that_commits_between_mark_and_note_is_no_loss(harness: Any, tmp_path: Any) -> None:
+    options = {"connector": "delta", "table-path": str(tmp_path)}
+    writer = await harness.writer(SCHEMA, options)
+    writer.write(Batch.of(SCHEMA, rows(0, 3)))
+    [item] = await writer.begin_checkpoint(1)
+    table = writer._epochs._table
+    read, marks = table.committed, []
+
+    def committed_then_overtaken(writer_id: str) -> int | None:
+        marks.append(read(writer_id))
+        if len(marks) == 1:
+            asyncio.run(twin())
+        return marks[-1]
+
+    async def twin() -> None:
+        other = await harness.writer(SCHEMA, options, [item], attempt=2)  # commits, and deletes the note
+        await other.close()
+
+    table.committed = committed_then_overtaken
+    await writer.commit(1)
+    assert marks[0] is None and marks[-1] == 1
+    assert stored(tmp_path) == rows(0, 3)
+    await writer.close()
+
+
 async def test_others_may_write_into_the_table(harness: Any, tmp_path: Any) -> None:
     options = {"connector": "delta", "table-path": str(tmp_path)}
     writer = await harness.writer(SCHEMA, options)

@@ -141,6 +141,9 @@ class Epochs:
                 found += msgspec.msgpack.decode(data, type=list[DataFile])
             elif index == item.subtask_index and (mark is None or mark < item.newest):
                 # A note whose files were all committed with an earlier checkpoint may have been deleted.
+                # A twin deletes its note after its commit: a mark that has moved since it was read explains the gap.
+                if self._table.committed(item.writer_id) != mark:
+                    raise LostRaceError
                 raise _gone(item)
         return found
 
