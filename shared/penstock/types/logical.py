@@ -31,234 +31,79 @@ from typing import TYPE_CHECKING, Any, Union, get_args
 
 import msgspec
 
-from penstock.errors import UserError
+from penstock.types.atomic import (
+    MAX_DECIMAL_PRECISION,
+    MAX_UNSCALED_INT64_PRECISION,
+    MAX_VARCHAR,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    NullType,
+    RawType,
+    SmallIntType,
+    TimestampLtzType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    TypeBase,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_VARCHAR = 2147483647
-MAX_DECIMAL_PRECISION = 38
-MAX_UNSCALED_INT64_PRECISION = 18
-
-
-class _Type(msgspec.Struct, frozen=True, tag_field="t"):
-    if TYPE_CHECKING:  # each type has the field itself, behind its own fields
-
-        @property
-        def nullable(self) -> bool: ...
-
-    def with_nullable(self, nullable: bool) -> LogicalType:
-        """The same type, NULL allowed or not."""
-        return msgspec.structs.replace(self, nullable=nullable)  # type: ignore[return-value]
-
-    @property
-    def not_null(self) -> LogicalType:
-        """The same type without NULL."""
-        return self.with_nullable(False)
-
-    def __str__(self) -> str:
-        return self.sql() + ("" if self.nullable else " NOT NULL")
-
-    def sql(self) -> str:
-        """The SQL text without nullability."""
-        return type(self).__name__.upper()
-
-
-class BooleanType(_Type, frozen=True, tag="bool"):
-    """SQL BOOLEAN."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "BOOLEAN"
-
-
-class TinyIntType(_Type, frozen=True, tag="i8"):
-    """SQL TINYINT: 8 bits, signed."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "TINYINT"
-
-
-class SmallIntType(_Type, frozen=True, tag="i16"):
-    """SQL SMALLINT: 16 bits, signed."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "SMALLINT"
-
-
-class IntType(_Type, frozen=True, tag="i32"):
-    """SQL INT: 32 bits, signed."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "INT"
-
-
-class BigIntType(_Type, frozen=True, tag="i64"):
-    """SQL BIGINT: 64 bits, signed."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "BIGINT"
-
-
-class FloatType(_Type, frozen=True, tag="f32"):
-    """SQL FLOAT: 32 bits."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "FLOAT"
-
-
-class DoubleType(_Type, frozen=True, tag="f64"):
-    """SQL DOUBLE: 64 bits."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "DOUBLE"
-
-
-class DecimalType(_Type, frozen=True, tag="dec"):
-    """SQL DECIMAL(precision, scale). Raises UserError unless 1 <= precision <= 38 and 0 <= scale <= precision."""
-
-    precision: int = 10
-    scale: int = 0
-    nullable: bool = True
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.precision <= MAX_DECIMAL_PRECISION or not 0 <= self.scale <= self.precision:
-            raise UserError(
-                "not a decimal type",
-                expected="DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p",
-                got=f"DECIMAL({self.precision}, {self.scale})",
-            )
-
-    def sql(self) -> str:
-        return f"DECIMAL({self.precision}, {self.scale})"
-
-
-class CharType(_Type, frozen=True, tag="char"):
-    """SQL CHAR(length), in characters."""
-
-    length: int = 1
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return f"CHAR({self.length})"
-
-
-class VarCharType(_Type, frozen=True, tag="str"):
-    """SQL VARCHAR(length), in characters; STRING has the greatest length."""
-
-    length: int = MAX_VARCHAR
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "STRING" if self.length == MAX_VARCHAR else f"VARCHAR({self.length})"
-
-
-class BinaryType(_Type, frozen=True, tag="binary"):
-    """SQL BINARY(length), in bytes."""
-
-    length: int = 1
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return f"BINARY({self.length})"
-
-
-class VarBinaryType(_Type, frozen=True, tag="bytes"):
-    """SQL VARBINARY(length), in bytes; BYTES has the greatest length."""
-
-    length: int = MAX_VARCHAR
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "BYTES" if self.length == MAX_VARCHAR else f"VARBINARY({self.length})"
-
-
-class DateType(_Type, frozen=True, tag="date"):
-    """SQL DATE."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "DATE"
-
-
-class TimeType(_Type, frozen=True, tag="time"):
-    """SQL TIME(precision), with 0 to 6 digits of a second."""
-
-    precision: int = 0
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return f"TIME({self.precision})"
-
-
-def _check_precision(kind: str, precision: int) -> None:
-    if not 0 <= precision <= 6:
-        raise UserError(
-            f"{kind}({precision}) is not supported",
-            expected=f"{kind}(p) with 0 <= p <= 6 (microseconds)",
-            got=f"p = {precision}",
-        )
-
-
-class TimestampType(_Type, frozen=True, tag="ts"):
-    """SQL TIMESTAMP(precision), without time zone, with 0 to 6 digits of a second."""
-
-    precision: int = 6
-    nullable: bool = True
-
-    def __post_init__(self) -> None:
-        _check_precision("TIMESTAMP", self.precision)
-
-    def sql(self) -> str:
-        return f"TIMESTAMP({self.precision})"
-
-
-class TimestampLtzType(_Type, frozen=True, tag="tsltz"):
-    """SQL TIMESTAMP_LTZ(precision): an instant, shown in the session's time zone, with 0 to 6 digits of a second."""
-
-    precision: int = 6
-    nullable: bool = True
-
-    def __post_init__(self) -> None:
-        _check_precision("TIMESTAMP_LTZ", self.precision)
-
-    def sql(self) -> str:
-        return f"TIMESTAMP_LTZ({self.precision})"
-
-
-class YearMonthIntervalType(_Type, frozen=True, tag="ym"):
-    """SQL INTERVAL YEAR TO MONTH."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "INTERVAL YEAR TO MONTH"
-
-
-class DayTimeIntervalType(_Type, frozen=True, tag="ds"):
-    """SQL INTERVAL DAY TO SECOND."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "INTERVAL DAY TO SECOND(3)"
-
-
-class ArrayType(_Type, frozen=True, tag="array"):
+__all__ = [
+    "BINARIES",
+    "INTEGERS",
+    "INTERVALS",
+    "LOGICAL_TYPES",
+    "MAX_DECIMAL_PRECISION",
+    "MAX_UNSCALED_INT64_PRECISION",
+    "MAX_VARCHAR",
+    "STRINGS",
+    "TIMESTAMPS",
+    "ArrayType",
+    "BigIntType",
+    "BinaryType",
+    "BooleanType",
+    "CharType",
+    "DateType",
+    "DayTimeIntervalType",
+    "DecimalType",
+    "DoubleType",
+    "Field",
+    "FloatType",
+    "IntType",
+    "LogicalType",
+    "MapType",
+    "MultisetType",
+    "NullType",
+    "RawType",
+    "RowType",
+    "Schema",
+    "SmallIntType",
+    "TimeType",
+    "TimestampLtzType",
+    "TimestampType",
+    "TinyIntType",
+    "VarBinaryType",
+    "VarCharType",
+    "YearMonthIntervalType",
+    "type_from_json",
+    "type_to_json",
+]
+
+
+class ArrayType(TypeBase, frozen=True, tag="array"):
     """SQL ARRAY<element>."""
 
     element: LogicalType
@@ -268,7 +113,7 @@ class ArrayType(_Type, frozen=True, tag="array"):
         return f"ARRAY<{self.element}>"
 
 
-class MapType(_Type, frozen=True, tag="map"):
+class MapType(TypeBase, frozen=True, tag="map"):
     """SQL MAP<key, value>."""
 
     key: LogicalType
@@ -279,7 +124,7 @@ class MapType(_Type, frozen=True, tag="map"):
         return f"MAP<{self.key}, {self.value}>"
 
 
-class MultisetType(_Type, frozen=True, tag="multiset"):
+class MultisetType(TypeBase, frozen=True, tag="multiset"):
     """SQL MULTISET<element>: elements with their counts."""
 
     element: LogicalType
@@ -301,7 +146,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     row: bool = False
 
 
-class RowType(_Type, frozen=True, tag="row"):
+class RowType(TypeBase, frozen=True, tag="row"):
     """SQL ROW with ``fields``; ``nullable``: whether the row itself may be NULL."""
 
     fields: tuple[Field, ...]
@@ -309,29 +154,6 @@ class RowType(_Type, frozen=True, tag="row"):
 
     def sql(self) -> str:
         return "ROW<" + ", ".join(f"`{f.name}` {f.type}" for f in self.fields) + ">"
-
-
-class NullType(_Type, frozen=True, tag="null"):
-    """The type of a NULL literal."""
-
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return "NULL"
-
-
-class RawType(_Type, frozen=True, tag="raw"):
-    """Any Python value. ``serializer`` turns it into bytes for other processes and snapshots.
-
-    ``pickle`` is the DataStream API's choice for a type that was not declared; a registered serializer is named
-    ``name:version``.
-    """
-
-    serializer: str = "pickle"
-    nullable: bool = True
-
-    def sql(self) -> str:
-        return f"RAW('{self.serializer}')"
 
 
 LogicalType = Union[
