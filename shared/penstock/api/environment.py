@@ -6,11 +6,13 @@ import base64
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from penstock.api import execution
 from penstock.api.attached import ends_with_client
 from penstock.api.common import WatermarkStrategy
+from penstock.api.connector_tables import sink_table, source_table
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream
 from penstock.api.plan_json import plan_json
@@ -24,9 +26,7 @@ from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of, type_of_values
 from penstock.columnar.python_values import columns_of
 from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
-from penstock.connectors.registry import resolved_options, table_info, validate_table
-from penstock.errors import SpecError, UnsupportedError
-from penstock.functions.expr import InputRef
+from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import classes_in, with_classes
 from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from penstock.api.execution import JobClient, JobExecutionResult
     from penstock.api.tables import Tables
-    from penstock.connectors.base import Connector
     from penstock.jobgraph import JobGraph
     from penstock.plan.engine import SparkSupport
 
@@ -131,35 +130,10 @@ class StreamExecutionEnvironment(Settings):
                 expected=f"type_info={type_of(source.schema)}, or none",
                 got=str(type_info),
             )
-        metadata = tuple(n.MetadataColumn(column, key) for key, column in source.metadata.items())
-        where = f"source '{name}'"
-        options = resolved_options(source.all_options, where=where)
-        validated = validate_table(source.schema, options, role="source", where=where)
-        extra = [t.Field(m.name, _metadata_type(validated, m.key, name)) for m in metadata]
-        schema = Schema((*source.schema.fields, *extra))
-        info = table_info(source.schema, options)
-        if (mode := validated.source_mode(info)) != "append":
-            raise UnsupportedError(
-                f"{where}, whose rows are updated, as a stream",
-                expected="a source of inserts alone",
-                got=f"connector '{source.name}' with a changelog ({mode})",
-                where=where,
-                remedy="read it as a table in SQL, or with a format that has no changes (json)",
-            )
+        table = source_table(source, name)
+        schema = table.schema
         watermark = None if watermark_strategy is None else self._per_split(watermark_strategy, schema)
-        table = n.TableRef(
-            name=name,
-            connector=source.name,
-            options=options,
-            physical=source.schema,
-            schema=schema,
-            metadata=metadata,
-            computed=tuple(InputRef(i, f.type) for i, f in enumerate(schema.fields)) if metadata else None,
-            watermark=watermark,
-            bounded=validated.is_bounded(info),
-            guarantee=validated.source_guarantee(info),
-            location=validated.location,
-        )
+        table = msgspec.structs.replace(table, watermark=watermark)
         step = Transformation(
             lambda s, inputs, c: n.Scan(table=table, schema=schema, uid=s.uid),
             (),
@@ -246,27 +220,7 @@ class StreamExecutionEnvironment(Settings):
             raise SpecError(
                 "not a sink", expected="Sink.connector('print'), NatsSink, FileSink …", got=repr(sink)
             )
-        # Only a schema that the sink declares itself demands values.
-        schema = (
-            sink.schema
-            if len(sink.schema)
-            else Schema.of(*((f.name, f.type.with_nullable(True)) for f in stream.schema.fields))
-        )
-        where = f"sink '{sink.name}'"
-        options = resolved_options(sink.all_options, where=where)
-        connector = validate_table(schema, options, role="sink", where=where)
-        info = table_info(schema, options)
-        return n.TableRef(
-            name=sink.name,
-            connector=sink.name,
-            options=options,
-            physical=schema,
-            schema=schema,
-            primary_key=sink.primary_key,
-            guarantee=connector.sink_guarantee(info),
-            sink_modes=tuple(connector.sink_modes(info)),
-            location=connector.location,
-        )
+        return sink_table(sink, stream.schema)
 
     def table_sink(self, name: str) -> n.TableRef:
         """The declared table ``name`` as a sink. Called by the streams."""
@@ -388,14 +342,3 @@ class StreamExecutionEnvironment(Settings):
         functions = {} if self._tables is None else self._tables.functions()
         table = with_classes({**functions, **compiler.functions}, [*compiler.classes, *self._classes])
         return plan_job(plan, table, python_path=tuple(self._python_path), spark=spark)
-
-
-def _metadata_type(connector: Connector, key: str, name: str) -> t.LogicalType:
-    if key not in connector.metadata:
-        raise SpecError(
-            f"source '{name}' has no metadata '{key}'",
-            expected=", ".join(connector.metadata) or "none",
-            got=repr(key),
-        )
-    type_: t.LogicalType = connector.metadata[key]
-    return type_
