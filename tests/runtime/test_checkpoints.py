@@ -20,8 +20,8 @@ from penstock.messages.slot import StateHandle
 from penstock.runtime import checkpoints
 from penstock.runtime.elements import Barrier
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
-from penstock.testing.harness import Checkpoint
 from penstock.testing.memory import MemoryWriter
+from penstock.testing.results import Checkpoint
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
 
@@ -135,21 +135,21 @@ async def test_several_in_flight_build_on_the_last_one_that_is_confirmed(
         )
 
         def made(n: int) -> Checkpoint:
-            known = {**job._final, **acknowledged[n]}
+            known = {**job.coordinator.final, **acknowledged[n]}
             handles = {
                 v.id: tuple(known[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in graph.vertices
             }
             return Checkpoint(n, graph, handles)
 
         async def whole(n: int) -> None:
-            await job.until(lambda: len({**job._final, **acknowledged[n]}) == len(tasks))
+            await job.until(lambda: len({**job.coordinator.final, **acknowledged[n]}) == len(tasks))
 
         def chains(n: int) -> list[list[int]]:
             return [[link.checkpoint_id for link in h.chain] for h in of_sums(job, made(n))]
 
         for n in (2, 3, 4):
             source.release(2_000 + 40 * n)
-            for name in job._starters():
+            for name in job.coordinator.starters():
                 tasks[name].trigger_checkpoint(Barrier(n, job.environment.now_ms()))
         for n in (2, 3, 4):
             await whole(n)
@@ -158,7 +158,7 @@ async def test_several_in_flight_build_on_the_last_one_that_is_confirmed(
             task.checkpoint_complete(2)
             task.checkpoint_aborted(3)
             task.checkpoint_complete(4)
-        for name in job._starters():
+        for name in job.coordinator.starters():
             tasks[name].trigger_checkpoint(Barrier(5, job.environment.now_ms()))
         await whole(5)
         assert chains(5) == [[4, 1]] * 2
@@ -398,8 +398,8 @@ async def test_what_a_checkpoint_would_have_written_goes_with_its_task(
         warnings.simplefilter("always")
         job = JobHarness(b.build())
         await job.start()
-        await job.until(job._all_running)
-        job._trigger("checkpoint")
+        await job.until(job.coordinator.all_running)
+        job.coordinator.trigger("checkpoint")
         await job.until(lambda: cancelled and cancelled[-1].done())
         await job.close()
         cancelled.clear()

@@ -17,7 +17,7 @@ from penstock.connectors.filesystem.sink import FileSink
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import UnionSpec
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
-from penstock.testing.harness import Checkpoint
+from penstock.testing.results import Checkpoint
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
 
@@ -118,7 +118,7 @@ async def test_killed_again_and_again(source, tmp_path, seed) -> None:
             checkpoint_interval_s=random_.choice([0.001, 0.005]),
         ) as job:
             store = job.store
-            job._next_id += random_.choice([0, 3])
+            job.coordinator.next_id += random_.choice([0, 3])
             # The last attempts are left alone.
             turns = random_.randint(20, 1_500) if attempt < 8 else None
             deaf_at = random_.randint(0, turns) if turns and random_.random() < 0.5 else None

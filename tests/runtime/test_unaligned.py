@@ -29,7 +29,7 @@ from penstock.runtime.in_flight import (
 from penstock.runtime.recording import ChannelContent
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
-from penstock.testing.harness import Checkpoint
+from penstock.testing.results import Checkpoint
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
 

@@ -29,7 +29,8 @@ from penstock.spark.errors import translated
 from penstock.spark.support import spark_support
 from penstock.sql.scripts import plan_script
 from penstock.store.open import open_store
-from penstock.testing.harness import Checkpoint, JobHarness, RunResult
+from penstock.testing.harness import JobHarness
+from penstock.testing.results import Checkpoint, RunResult
 
 START = datetime(2024, 3, 1, 12)
 ROWS, SEAM = 1_200, 700

@@ -157,7 +157,7 @@ def test_a_job_starts_from_state_made_of_frames(spark: Any, tmp_path: Path) -> N
 async def started(folder: str) -> list[Any]:
     """The job's rows when it starts from the savepoint."""
     from penstock.snapshots.manifest import handles_by_vertex
-    from penstock.testing.harness import Checkpoint
+    from penstock.testing.results import Checkpoint
 
     job_graph = graph([("a", 1), ("b", 2), ("c", 3)])
     store = open_store("file:///")

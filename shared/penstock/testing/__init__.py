@@ -24,10 +24,11 @@ from penstock.testing.conformance import (
     run_kit,
 )
 from penstock.testing.graphs import GraphBuilder, with_parallelism
-from penstock.testing.harness import Checkpoint, JobHarness, ManualClock, RunResult, run_graph
+from penstock.testing.harness import JobHarness, ManualClock, run_graph
 from penstock.testing.memory import MemoryTable
 from penstock.testing.mini_cluster import MiniCluster, MiniJob, TableFeed
 from penstock.testing.operators import OperatorConformance
+from penstock.testing.results import Checkpoint, RunResult
 
 __all__ = [
     "AggregateConformance",

@@ -1,5 +1,5 @@
 """Runs a job graph in this process: with real tasks, one slot, a memory store, and the part of the job master
-that checkpoints need.
+that checkpoints need (``coordinator``).
 """
 
 from __future__ import annotations
@@ -7,11 +7,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import STATE_MEMORY, unaligned_patience_ms
+from penstock.config import STATE_MEMORY
 from penstock.connectors.collect import MaterializedResult, decode_chunk, results_prefix
 from penstock.errors import InternalError, PenstockError, error_from_dict
 from penstock.messages.slot import CheckpointMetrics, StateHandle, TaskDescriptor, TaskMetrics
@@ -19,12 +18,12 @@ from penstock.messages.states import ExecutionState
 from penstock.runtime.artifacts import load_functions
 from penstock.runtime.credit import CreditPool
 from penstock.runtime.deployment import Deployment
-from penstock.runtime.elements import Barrier
 from penstock.runtime.environment import Environment, wall_clock_ms
-from penstock.snapshots.manifest import CheckpointManifest, VertexState, handles_by_vertex
 from penstock.state.memory import StateMemory
 from penstock.store.memory import MemoryStore
+from penstock.testing.coordinator import Coordinator
 from penstock.testing.graphs import with_parallelism
+from penstock.testing.results import Checkpoint, RunResult
 from penstock.types import RowKind
 
 if TYPE_CHECKING:
@@ -40,99 +39,6 @@ Row = "tuple[Any, ...]"
 
 #: Seconds after which a waiting caller gives up. Only ends tests that hang; it is no limit of speed.
 PATIENCE_S = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A completed checkpoint.
-
-    Args:
-        checkpoint_id: Its id, from 1.
-        graph: The job.
-        handles: Vertex id → state handles of its subtasks.
-        metrics: Execution id → how long the task's part took.
-    """
-
-    checkpoint_id: int
-    graph: JobGraph
-    handles: Mapping[str, tuple[StateHandle, ...]]
-    metrics: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
-
-    def handles_of(self, graph: JobGraph) -> Mapping[str, tuple[StateHandle, ...]]:
-        """The state handles by the vertices of ``graph``, which may be chained differently: assigned by
-        operator uid, as the job master does. InternalError when the state of an operator has no place in
-        ``graph``."""
-        manifest = CheckpointManifest(
-            job_id="",
-            job_name=self.graph.name,
-            checkpoint_id=self.checkpoint_id,
-            kind="checkpoint",
-            timestamp_ms=0,
-            job_attempt=1,
-            epoch=1,
-            vertices=tuple(
-                VertexState(
-                    vertex_id=v.id,
-                    name=v.name,
-                    uids=tuple(n.uid for n in v.operators),
-                    parallelism=v.parallelism,
-                    max_parallelism=v.max_parallelism,
-                    handles=self.handles[v.id],
-                )
-                for v in self.graph.vertices
-            ),
-        )
-        wanted = [(v.id, tuple(n.uid for n in v.operators)) for v in graph.vertices]
-        handles, left = handles_by_vertex(manifest, wanted)
-        if left:
-            raise InternalError("the checkpoint holds state of operators that the graph lacks", got=str(left))
-        return handles
-
-
-@dataclass(slots=True)
-class RunResult:
-    """The output of a job.
-
-    Args:
-        rows: The collect sink's final rows: its changelog, materialised (of an upsert sink by the sink's keys).
-        changelog: (kind, row) in the order of arrival.
-        metrics: "vertex:subtask" → the task's metrics.
-        checkpoints: All completed checkpoints, oldest first.
-        store: The object store.
-    """
-
-    rows: list[tuple[Any, ...]]
-    changelog: list[tuple[RowKind, tuple[Any, ...]]]
-    metrics: dict[str, TaskMetrics]
-    checkpoints: list[Checkpoint]
-    store: Store
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """Each counter, summed over all operators."""
-        out: dict[str, int] = {}
-        for task in self.metrics.values():
-            for operator in task.operators:
-                for name, value in operator.counters.items():
-                    out[name] = out.get(name, 0) + value
-        return out
-
-    def gauge(self, name: str) -> list[float]:
-        """Values of a gauge over all operators that have it."""
-        found = [o.gauges.get(name) for t in self.metrics.values() for o in t.operators]
-        return [v for v in found if v is not None]
-
-
-@dataclass(slots=True)
-class _InFlight:
-    checkpoint_id: int
-    kind: str
-    barrier: Barrier
-    acks: dict[str, StateHandle]
-    metrics: dict[str, CheckpointMetrics]
-    done: asyncio.Future[Checkpoint]
-    #: The checkpoint is aborted when all tasks have acknowledged it.
-    doomed: bool = False
 
 
 class ManualClock:
@@ -194,16 +100,11 @@ class JobHarness:
         self.job_id = job_id
         self.attempt = attempt if attempt is not None else (2 if restore else 1)
         self.states: dict[str, list[ExecutionState]] = {}
-        self.checkpoints: list[Checkpoint] = []
         self.pool_bytes = credit_pool_bytes
         self.clock = clock
         self._local_state_dir = local_state_dir
         self._config = {**self.graph.config, **(config or {})}
         self._interval_s = checkpoint_interval_s
-        self._final: dict[str, StateHandle] = {}
-        self._in_flight: _InFlight | None = None
-        self._next_id = (restore.checkpoint_id if restore else 0) + 1
-        self._want_final = False
         self._end_metrics: dict[str, TaskMetrics] = {}
         self._ended: asyncio.Future[None]
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
@@ -247,6 +148,13 @@ class JobHarness:
             for index in range(vertex.parallelism)
         ]
         self.deployment = Deployment(self.graph, descriptors, environment=self.environment, listener=self)
+        self.coordinator = Coordinator(
+            self.graph,
+            self._config,
+            self.deployment.tasks,
+            now_ms=self.environment.now_ms,
+            next_id=(self.restored.checkpoint_id if self.restored else 0) + 1,
+        )
         self.deployment.start()
         if self._interval_s is not None:
             self._periodic = self._loop.create_task(self._checkpoint_periodically(self._interval_s))
@@ -263,6 +171,11 @@ class JobHarness:
     def ended(self) -> bool:
         """Whether the job has finished or failed."""
         return self._ended.done()
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """All completed checkpoints, oldest first."""
+        return self.coordinator.completed
 
     async def wait(self, timeout_s: float = PATIENCE_S) -> RunResult:
         """Wait until the job has finished; its result.
@@ -288,12 +201,12 @@ class JobHarness:
             InternalError: It could not be started or did not complete in time.
         """
         deadline = time.monotonic() + timeout_s
-        while self._in_flight is not None or not self._all_running():
+        while not self.coordinator.ready():
             if self._ended.done() or time.monotonic() > deadline:
                 self._ended.done() and self._ended.result()
                 raise InternalError("no checkpoint could be started", got=self.describe())
             await asyncio.sleep(0.001)
-        done = self._trigger(kind)
+        done = self.coordinator.trigger(kind)
         try:
             return await asyncio.wait_for(asyncio.shield(done), timeout_s)
         except TimeoutError:
@@ -304,12 +217,12 @@ class JobHarness:
 
         ``timeout_s``: give up after this many seconds.
         """
-        await self.until(lambda: self._in_flight is None and self._all_running(), timeout_s)
-        self._trigger("checkpoint")
-        flight = self._in_flight
+        await self.until(self.coordinator.ready, timeout_s)
+        self.coordinator.trigger("checkpoint")
+        flight = self.coordinator.in_flight
         assert flight is not None
         flight.doomed = True
-        await self.until(lambda: self._in_flight is not flight, timeout_s)
+        await self.until(lambda: self.coordinator.in_flight is not flight, timeout_s)
 
     async def stop(self, *, drain: bool = False) -> Checkpoint:
         """Stop the job with a savepoint, the result. ``drain``: emit what windows and timers still hold first."""
@@ -362,9 +275,8 @@ class JobHarness:
         """The state of every task, one line for each, for the messages of failed tests."""
         tasks = self.deployment.tasks
         lines = [f"{name} {t.vertex.name}: {t.state.value}" for name, t in tasks.items()]
-        if self._in_flight is not None:
-            missing = sorted(set(tasks) - set(self._in_flight.acks) - set(self._final))
-            lines.append(f"checkpoint {self._in_flight.checkpoint_id} waits for {missing}")
+        if (flight := self.coordinator.in_flight) is not None:
+            lines.append(f"checkpoint {flight.checkpoint_id} waits for {self.coordinator.missing()}")
         return "; ".join(lines)
 
     # -- the listener -------------------------------------------------------------------
@@ -380,125 +292,37 @@ class JobHarness:
         if state is ExecutionState.FAILED and not self._ended.done():
             assert error is not None
             self._ended.set_exception(_as_error(error))
+            self.coordinator.close()
             self._ended.exception()  # otherwise asyncio would complain about a test that never waits
         if state is ExecutionState.FINISHED:
             assert final is not None
-            self._final[name] = final
-            if len(self._final) == len(self.deployment.tasks) and not self._ended.done():
+            if self.coordinator.finished(name, final) and not self._ended.done():
+                self.coordinator.close()
                 self._ended.set_result(None)
-            # Downstream tasks may now need a trigger of their own.
-            self._loop.call_soon(self._continue)
 
     def acknowledged(
         self, task: Task, checkpoint_id: int, handle: StateHandle, metrics: CheckpointMetrics
     ) -> None:
         """Called by ``task`` when its part of the checkpoint ``checkpoint_id`` is stored at ``handle``; ``metrics``: timings."""
-        flight = self._in_flight
-        if flight is not None and flight.checkpoint_id == checkpoint_id:
-            flight.acks[task.descriptor.execution_id] = handle
-            flight.metrics[task.descriptor.execution_id] = metrics
-            self._loop.call_soon(self._continue)
+        self.coordinator.acknowledged(task.descriptor.execution_id, checkpoint_id, handle, metrics)
 
     def declined(self, task: Task, checkpoint_id: int, reason: str, *, finishing: bool) -> None:
         """Called by ``task`` when it does not take part in the checkpoint ``checkpoint_id``.
 
         ``reason``: why, in words; ``finishing``: it ends, and its final snapshot takes the place of the acknowledgement.
         """
-        flight = self._in_flight
-        if finishing:
-            return  # the task's final state takes the place of the acknowledgement
-        if flight is not None and flight.checkpoint_id == checkpoint_id:
-            self._in_flight = None
-            for other in self.deployment.tasks.values():
-                other.checkpoint_aborted(checkpoint_id)
-            # A task was not ready. Try again a little later, as a job master would.
-            self._loop.call_later(0.002, self._again, flight)
-
-    def _again(self, flight: _InFlight) -> None:
-        if self._ended.done() or flight.done.done():
-            return
-        if self._in_flight is not None:
-            self._loop.call_later(0.002, self._again, flight)
-            return
-        self._trigger(flight.kind, flight.done)
+        if not finishing:
+            self.coordinator.declined(checkpoint_id)
 
     def final_checkpoint_wanted(self, task: Task) -> None:
         """Called by ``task`` at its end, if it has output that only a checkpoint commits."""
-        self._want_final = True
-        self._loop.call_soon(self._continue)
-
-    # -- the coordinator ------------------------------------------------------------------
-
-    def _all_running(self) -> bool:
-        states = (ExecutionState.RUNNING, ExecutionState.FINISHED)
-        return all(t.state in states for t in self.deployment.tasks.values())
-
-    def _trigger(
-        self, kind: str, done: asyncio.Future[Checkpoint] | None = None
-    ) -> asyncio.Future[Checkpoint]:
-        checkpoint_id, self._next_id = self._next_id, self._next_id + 1
-        done = done or self._loop.create_future()
-        patience_ms = unaligned_patience_ms(self._config) if kind == "checkpoint" else None
-        barrier = Barrier(checkpoint_id, self.environment.now_ms(), kind, patience_ms)
-        self._in_flight = _InFlight(checkpoint_id, kind, barrier, {}, {}, done)
-        self._want_final = False
-        self._triggered: set[str] = set()
-        for name in self._starters():
-            self._triggered.add(name)
-            self.deployment.tasks[name].trigger_checkpoint(barrier)
-        self._loop.call_soon(self._continue)
-        return done
-
-    def _starters(self) -> list[str]:
-        """Running tasks all of whose upstream tasks are finished."""
-        out = []
-        for vertex in self.graph.vertices:
-            upstream = [
-                f"{edge.source}:{i}"
-                for edge in self.graph.inputs_of(vertex.id)
-                for i in range(self.graph.vertex(edge.source).parallelism)
-            ]
-            for index in range(vertex.parallelism):
-                name = f"{vertex.id}:{index}"
-                if name not in self._final and all(u in self._final for u in upstream):
-                    out.append(name)
-        return out
-
-    def _continue(self) -> None:
-        flight = self._in_flight
-        if flight is None:
-            if self._want_final and not self._ended.done():
-                self._trigger("checkpoint")
-            return
-        for name in self._starters():
-            if name not in self._triggered and name not in flight.acks:
-                self._triggered.add(name)
-                self.deployment.tasks[name].trigger_checkpoint(flight.barrier)
-        handles = {**self._final, **flight.acks}
-        if len(handles) < len(self.deployment.tasks):
-            return
-        self._in_flight = None
-        if flight.doomed:
-            for task in self.deployment.tasks.values():
-                task.checkpoint_aborted(flight.checkpoint_id)
-            self._loop.call_soon(self._continue)
-            return
-        by_vertex = {
-            v.id: tuple(handles[f"{v.id}:{i}"] for i in range(v.parallelism)) for v in self.graph.vertices
-        }
-        checkpoint = Checkpoint(flight.checkpoint_id, self.graph, by_vertex, flight.metrics)
-        self.checkpoints.append(checkpoint)
-        for task in self.deployment.tasks.values():
-            task.checkpoint_complete(flight.checkpoint_id)
-        if not flight.done.done():
-            flight.done.set_result(checkpoint)
-        self._loop.call_soon(self._continue)
+        self.coordinator.final_checkpoint_wanted()
 
     async def _checkpoint_periodically(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            if self._in_flight is None and self._all_running() and not self._ended.done():
-                self._trigger("checkpoint")
+            if self.coordinator.ready() and not self._ended.done():
+                self.coordinator.trigger("checkpoint")
 
     def _result_keys(self) -> tuple[int, ...] | None:
         from penstock.jobgraph.specs import SinkSpec

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.store.memory import MemoryStore
-from penstock.testing.harness import JobHarness, ManualClock, RunResult
+from penstock.testing.harness import JobHarness, ManualClock
 from penstock.testing.memory import MemoryTable
+from penstock.testing.results import RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import InternalError, SpecError
 from penstock.sql.session import SqlSession
-from penstock.testing.harness import Checkpoint, JobHarness, ManualClock
+from penstock.testing.harness import JobHarness, ManualClock
 from penstock.testing.memory import MemoryTable
+from penstock.testing.results import Checkpoint
 from penstock.types import Batch, RowKind
 from penstock.types import logical as t
 

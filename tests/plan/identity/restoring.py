@@ -15,8 +15,9 @@ from penstock.snapshots.compatibility import Difference, adopted, check, compare
 from penstock.snapshots.footers import OperatorSummary, summarise
 from penstock.snapshots.manifest import CheckpointManifest, VertexState, decode_manifest
 from penstock.store.memory import MemoryStore
-from penstock.testing.harness import Checkpoint, JobHarness
+from penstock.testing.harness import JobHarness
 from penstock.testing.memory import MemoryTable, MemoryWriter
+from penstock.testing.results import Checkpoint
 from tests.plan.identity.earlier_jobs import HALF, readers_of, tables
 
 SAVEPOINTS = Path(__file__).parent / "savepoints"
