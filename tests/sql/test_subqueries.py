@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import PenstockError, SqlError
+from penstock.errors import PenstockError, RecordError, SqlError
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 
@@ -31,22 +31,15 @@ AS_CONDITION = "as a condition of WHERE or HAVING"
     ("sql", "what", "remedy"),
     [
         ("SELECT (x, x) IN (SELECT y, y FROM w) FROM v", "IN (subquery) of several columns", AS_CONDITION),
-        ("SELECT v.x FROM v JOIN w ON v.x = 1 OR EXISTS (SELECT y FROM w)", "a subquery", AS_CONDITION),
-        ("SELECT v.x FROM v JOIN w ON v.x = 1 OR v.x IN (SELECT y FROM w)", "IN (subquery)", AS_CONDITION),
-        ("SELECT x FROM v WHERE x = 7 OR EXISTS (SELECT y FROM w WHERE y > v.x)", "something else than an equality", ""),
-        ("SELECT CAST(x AS DOUBLE) IN (SELECT CAST(y AS BIGINT) FROM w) FROM v", "make different values equal", "CAST"),
-        (
-            "SELECT (SELECT MAX(s) FROM w WHERE CAST(y AS BIGINT) = v.z) FROM (SELECT CAST(x AS DOUBLE) AS z FROM v) AS v",
-            "make different values equal",
-            "CAST",
-        ),
-        ("SELECT x > ANY (SELECT y FROM w) FROM v", "ANY (subquery)", AS_CONDITION),
-        ("SELECT x FROM v GROUP BY x HAVING COUNT(*) > ALL (SELECT y FROM w) OR x = 7", "ALL", AS_CONDITION),
-        ("SELECT v.x FROM v JOIN w ON v.x = (SELECT MAX(y) FROM w)", "a subquery", AS_CONDITION),
-        ("SELECT x, (SELECT y FROM w) FROM v GROUP BY x", "several rows", "aggregate in it"),
-        ("SELECT x, (SELECT MAX(y) FROM w WHERE y = v.x) FROM v GROUP BY x", "outer query", "LEFT JOIN"),
-        ("SELECT x FROM v GROUP BY x HAVING x > (SELECT MAX(y) FROM w WHERE y = v.x)", "outer query", "LEFT JOIN"),
-        ("SELECT x FROM v QUALIFY RANK() OVER (ORDER BY x) > (SELECT MIN(y) FROM w)", "QUALIFY", ""),
+        ("SELECT v.x FROM v LEFT JOIN w ON v.x = 1 OR EXISTS (SELECT y FROM w WHERE y > v.x)", "a left join", "derived"),
+        ("SELECT v.x FROM v FULL JOIN w ON v.x = (SELECT MAX(y) FROM w)", "a full join", "derived"),
+        ("SELECT x FROM v WHERE x IN (SELECT MAX(y) FROM w WHERE y > v.x)", "without GROUP BY", "compare with the value"),
+        ("SELECT x, (SELECT RANK() OVER (ORDER BY y) FROM w WHERE y > v.x LIMIT 1) FROM v", "OVER in a subquery", "join"),
+        ("SELECT x, (SELECT LAST_VALUE(y) FROM w WHERE y > v.x) FROM v", "LAST_VALUE in a scalar", "LEFT JOIN"),
+        ("SELECT x, z.y FROM v, LATERAL (SELECT a.y FROM w AS a FULL JOIN w AS b ON a.y = b.y WHERE a.y > v.x) AS z",
+         "FULL JOIN", "as a subquery"),
+        ("SELECT x, z.y FROM v LEFT JOIN LATERAL (SELECT y FROM w WHERE y > v.x) AS z ON z.y > 1", "with a condition", "WHERE"),
+        ("SELECT x FROM v QUALIFY x > 1", "QUALIFY without an OVER", "WHERE"),
     ],
 )  # fmt: skip
 def test_a_place_that_takes_no_subquery_says_so(sql: str, what: str, remedy: str) -> None:
@@ -94,3 +87,15 @@ def test_in_as_a_value_wherever_a_value_may_stand(sql: str, expected: list[tuple
 def test_equal_over_clauses_with_subqueries_are_one() -> None:
     over = "SUM(x) OVER (PARTITION BY x - (SELECT MIN(y) FROM w))"
     assert rows(f"SELECT x, {over} + {over} FROM v WHERE x < 3") == [(1, 4), (1, 4), (2, 4)]
+
+
+@pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT x, (SELECT y FROM w) FROM v", "SELECT x FROM v WHERE (SELECT s FROM w WHERE y >= v.x) = 'a'"],
+)
+def test_a_second_row_of_a_scalar_subquery_fails_the_job(sql: str, mode: str) -> None:
+    job = session(**{"execution.runtime-mode": mode}).execute(sql).job
+    assert job is not None
+    with pytest.raises(RecordError, match="more than one row"):
+        run_graph(job.job_graph)

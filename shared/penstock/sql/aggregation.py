@@ -12,6 +12,7 @@ from penstock.functions.expr import AggregateCall, Expr, FieldAccess, InputRef, 
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft, is_aggregate_node
+from penstock.sql.consumption import consume
 from penstock.sql.grouping_sets import SET_NUMBER, expand, number_of_set, product, sets_of
 from penstock.sql.input_columns import InputColumns
 from penstock.sql.reading import dotted_parts, function_name
@@ -48,6 +49,8 @@ class Aggregation:
         self.window: GroupWindow | None = None
         self.key_exprs: list[Expr] = []
         self.drafts: list[AggregateDraft] = []
+        #: The keys that have subqueries.
+        self.subqueries: list[exp.Expression] = []
         group = select.args.get("group")
         self.group = group
         self.grouped = group is not None
@@ -88,6 +91,8 @@ class Aggregation:
                 remedy="GROUP BY GROUPING SETS (…) with all columns in the sets",
             )
         for item in group.expressions:
+            if item.find(exp.Select) is not None:
+                self.subqueries.append(item)
             if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
                 sets = product(sets, sets_of(item, self._item_keys))
                 continue
@@ -311,6 +316,9 @@ class Aggregation:
                 return as_instant(self.ctx, made) if local else made
         if isinstance(node, (exp.Literal, exp.Window, exp.Star)):
             return None
+        if node in self.subqueries:
+            consume(node)
+            return self.key_index[self._item_keys(next(x for x in self.subqueries if x == node))[0]]
         if next(aggregate_nodes(self.ctx, node), None) is None and node.find(exp.Window, exp.Select) is None:
             known = self._key(node)
             if known is not None:

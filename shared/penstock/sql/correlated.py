@@ -14,8 +14,8 @@ from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
 from penstock.sql.joins import make_join
-from penstock.sql.marks import check_one_match
-from penstock.sql.reading import column_parts, function_name
+from penstock.sql.marks import is_one_match
+from penstock.sql.reading import column_parts, conjuncts, function_name
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
@@ -53,11 +53,14 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
         (outer if _columns(ctx, left, inner, part)[1] else own).append(part)
     if not outer:
         return None
-    keys, values = zip(*(_sides(ctx, left, inner, part) for part in outer), strict=True)
+    sides = [side for part in outer if (side := _sides(ctx, left, inner, part)) is not None]
+    if len(sides) < len(outer):
+        return None
+    keys, values = zip(*sides, strict=True)
     calls = list(aggregate_nodes(ctx, item))
     if any(_columns(ctx, left, inner, call)[1] for call in calls):
         return None
-    _check_value(ctx, inner, item, calls)
+    check_value(ctx, inner, item, calls)
     # No result shows the alias, so ignoring it drops no clause.
     consume(select.expressions[0].args.get("alias"))
     right = ctx.query(_grouped(select, calls, keys, own))
@@ -67,7 +70,8 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     for value, column, part in zip(values, columns, outer, strict=False):
         key = InputRef(column.index + width, column.type)
         equal = ctx.call("=", [ctx.expressions(left).bind(value), key], part)
-        check_one_match(ctx, equal, part)
+        if not is_one_match(equal):
+            return None
         bound = equal if bound is None else ctx.call("AND", [bound, equal], part)
     relation = make_join(ctx, left, right, "left", bound=bound, node=node)
     relation = Relation(relation.node, relation.columns[: len(left.columns)])
@@ -76,29 +80,27 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     for call, column in zip(calls, columns[len(outer) :], strict=True):
         index = column.index + width
         result: Expr = InputRef(index, types[index])
-        if _function(call) == "COUNT":
+        if counted_function(call) == "COUNT":
             zero = Literal(0, t.BigIntType(nullable=False))
             result = ctx.call("COALESCE", [result, zero], call)
         found[id(call)] = result
     return relation, ctx.expressions(relation, lambda x: found.get(id(x))).bind(item)
 
 
-def _function(call: exp.Expression) -> str:
+def counted_function(call: exp.Expression) -> str:
     """The name of the aggregate function inside FILTER, IGNORE NULLS and RESPECT NULLS."""
     while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
         call = call.this
     return function_name(call).upper() if isinstance(call, exp.Anonymous) else type(call).__name__
 
 
-def _check_value(
-    ctx: QueryBinder, inner: Relation, item: exp.Expression, calls: list[exp.Expression]
-) -> None:
+def check_value(ctx: QueryBinder, inner: Relation, item: exp.Expression, calls: list[exp.Expression]) -> None:
     """Checks that the value can be computed outside of the subquery, from its aggregates: their values over no
     rows must be known, and the value may name nothing else of the subquery's rows."""
     for call in calls:
-        if _function(call) not in _OF_NO_ROWS:
+        if counted_function(call) not in _OF_NO_ROWS:
             raise ctx.source.unsupported(
-                f"{_function(call)} in a scalar subquery that reads columns of the outer query",
+                f"{counted_function(call)} in a scalar subquery that reads columns of the outer query",
                 call,
                 expected="one of " + ", ".join(sorted(_OF_NO_ROWS)),
                 remedy="LEFT JOIN the subquery with GROUP BY on those columns",
@@ -171,20 +173,6 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
     return [node]
 
 
-def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The conditions that ``node`` joins by AND."""
-    parts, waiting = [], [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, exp.Paren):
-            waiting.append(node.this)
-        elif isinstance(node, exp.And):
-            waiting += (node.expression, node.this)
-        else:
-            parts.append(node)
-    return parts
-
-
 def _columns(ctx: QueryBinder, left: Relation, inner: Relation, node: exp.Expression) -> tuple[bool, bool]:
     """Whether a condition names columns of the inner query, and of the outer one. Names inside a nested query
     belong to that query."""
@@ -207,8 +195,9 @@ def own_parts(node: exp.Expression) -> Iterator[exp.Expr]:
 
 def _sides(
     ctx: QueryBinder, left: Relation, inner: Relation, part: exp.Expression
-) -> tuple[exp.Expression, exp.Expression]:
-    """(side of the inner query, side of the outer query) of an equality between the two."""
+) -> tuple[exp.Expression, exp.Expression] | None:
+    """(side of the inner query, side of the outer query) of an equality between the two; None for another
+    condition."""
     if isinstance(part, exp.EQ):
         for mine, other in ((part.this, part.expression), (part.expression, part.this)):
             if _columns(ctx, left, inner, mine) == (True, False) and _columns(ctx, left, inner, other) == (
@@ -216,12 +205,7 @@ def _sides(
                 True,
             ):
                 return mine, other
-    raise ctx.source.unsupported(
-        "a scalar subquery that is bound to the outer query by something else than an equality",
-        part,
-        remedy="compare a column of the subquery with one of the outer query by =, joined by AND; or join the tables "
-        "and aggregate",
-    )
+    return None
 
 
 def _grouped(

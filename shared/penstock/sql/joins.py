@@ -37,6 +37,8 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
     target = join.this
     if isinstance(target, AsOf):
         return bind_temporal_join(ctx, left, join, target, how)
+    if isinstance(target, exp.Lateral) and isinstance(target.this, (exp.Subquery, exp.Select)):
+        return _lateral_query(ctx, left, target, how, join)
     if _lateral(ctx, target):
         return bind_correlate(ctx, left, target, how, join)
     right = ctx.table_item(target)
@@ -46,7 +48,52 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
     condition = join.args.get("on")
     if condition is None and not using and how != "inner":
         raise ctx.source.error(f"a {how} join needs ON or USING", join, expected="ON condition")
-    return make_join(ctx, left, right, how, condition=condition, using=using, node=join)
+    if condition is None or condition.find(exp.Select, exp.SetOperation) is None:
+        return make_join(ctx, left, right, how, condition=condition, using=using, node=join)
+    from penstock.sql.subqueries import bind_condition, bind_on
+
+    left, right, plain, above = bind_on(ctx, left, right, how, condition)
+    whole: exp.Expression = exp.Boolean(this=True)
+    for i, part in enumerate(plain):
+        whole = exp.And(this=whole, expression=part) if i else part
+    relation = make_join(ctx, left, right, how, condition=whole, using=using, node=join)
+    for part in above:
+        relation = bind_condition(ctx, relation, part, "ON")
+    return relation
+
+
+def _lateral_query(
+    ctx: QueryBinder, left: Relation, target: exp.Lateral, how: str, join: exp.Expression
+) -> Relation:
+    """The relation of ``left`` joined with LATERAL (SELECT …)."""
+    from penstock.sql.beside import rows_beside
+
+    for part in ("view", "outer"):
+        target.args.get(part)
+    if how not in ("inner", "left"):
+        raise ctx.source.unsupported(f"a {how} join with LATERAL", join)
+    on = join.args.get("on") if isinstance(join, exp.Join) else None
+    if how == "left" and not (isinstance(on, exp.Boolean) and on.this):
+        raise ctx.source.unsupported(
+            "LEFT JOIN LATERAL (SELECT …) with a condition",
+            on if on is not None else join,
+            expected="LEFT JOIN LATERAL (SELECT …) AS t ON TRUE",
+            remedy="put the condition into the WHERE of the subquery",
+        )
+    alias = target.args.get("alias")
+    select: exp.Expression = target.this
+    while isinstance(select, exp.Subquery) and not select.args.get("with_"):
+        select = select.this
+    relation = rows_beside(ctx, left, select, alias, how, join) if isinstance(select, exp.Select) else None
+    if relation is None:
+        right = ctx._aliased(ctx.query(target.this), alias)
+        always = Literal(True, t.BooleanType(nullable=False))
+        relation = make_join(ctx, left, right, how, bound=None if how == "inner" else always, node=join)
+    if on is None or how == "left":
+        return relation
+    from penstock.sql.subqueries import bind_condition
+
+    return bind_condition(ctx, relation, on, "ON")
 
 
 def make_join(

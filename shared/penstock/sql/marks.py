@@ -62,9 +62,9 @@ def exists_value(ctx: QueryBinder, count: Expr, node: exp.Exists) -> Expr:
 
 def in_value(
     ctx: QueryBinder, left: Relation, node: exp.In, special: Special | None
-) -> tuple[Relation, Expr]:
-    """``left`` joined with the columns that IN needs, and the value of IN:
-    TRUE, FALSE or NULL for unknown."""
+) -> tuple[Relation, Expr] | None:
+    """``left`` joined with the columns that IN needs, and the value of IN: TRUE, FALSE or NULL for unknown. None if
+    a cast may make different values of the query equal to one of ``left``."""
     if isinstance(node.this, exp.Tuple) and len(node.this.expressions) > 1:
         raise ctx.source.unsupported(
             "IN (subquery) of several columns as a value",
@@ -81,7 +81,8 @@ def in_value(
     width = len(left.node.schema)
     column = right.visible[0]
     equal = ctx.call("=", [value, InputRef(column.index + width, column.type)], node)
-    check_one_match(ctx, equal, node)
+    if not is_one_match(equal):
+        return None
     relation = _beside(make_join(ctx, left, right, "left", bound=equal, node=node), left)
     found = ctx.call("IS NOT NULL", [_ref(relation, column.index + width)], node)
     if not (value.type.nullable or column.type.nullable):
@@ -103,19 +104,12 @@ def in_value(
     )
 
 
-def check_one_match(ctx: QueryBinder, equal: Expr, node: exp.Expression) -> None:
-    """Raise UnsupportedError if two different keys of the inner query may equal one outer value: the join
-    would repeat the outer row."""
+def is_one_match(equal: Expr) -> bool:
+    """Whether an outer value equals one key of the inner query at most. Otherwise a join by the key would repeat
+    the outer row."""
     assert isinstance(equal, Call)
     key = equal.args[-1]
-    if isinstance(key, InputRef) or (isinstance(key, Call) and _keeps_apart(key)):
-        return
-    raise ctx.source.unsupported(
-        "a subquery whose column is compared after a cast that may make different values equal",
-        node,
-        expected="two columns of one type",
-        remedy="CAST one side to the other's type",
-    )
+    return isinstance(key, InputRef) or (isinstance(key, Call) and _keeps_apart(key))
 
 
 def _keeps_apart(cast: Call) -> bool:

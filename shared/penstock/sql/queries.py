@@ -26,7 +26,7 @@ from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.joins import bind_correlate, bind_join, make_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
-from penstock.sql.reading import dotted_parts
+from penstock.sql.reading import natural_name
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.set_operations import set_operation
@@ -188,7 +188,8 @@ class QueryBinder:
         where = select.args.get("where")
         if where is not None:
             relation = bind_where(self, relation, where.this)
-        roots = [*select.expressions, *(select.args[k] for k in ("having", "order") if select.args.get(k))]
+        clauses = [select.args[k] for k in ("having", "order", "qualify") if select.args.get(k)]
+        roots = [*select.expressions, *clauses]
         named = select.args.get("windows") or ()
         having, group = select.args.get("having"), select.args.get("group")
         windows = window_nodes(roots)
@@ -204,6 +205,8 @@ class QueryBinder:
             below = [s for root in (*aggregates, *([group] if group else [])) for s in value_subqueries(root)]
             relation, scalars = with_scalars(self, relation, below)
             aggregation = Aggregation(self, relation, select, aggregates, scalars)
+            keys = [x for root in roots for x in root.walk() if x in aggregation.subqueries]
+            aggregates += keys  # planned below the aggregation, as calls are
             # An expression above an aggregate cannot read the rows below it, so this relation has no columns.
             # ``special`` gives the grouped columns.
             relation, special = Relation(aggregation.node, ()), aggregation.special
@@ -214,11 +217,40 @@ class QueryBinder:
             relation, special = with_scalars(self, relation, inner, special, outer=rows)
             overs = Overs(self, relation, windows, self.expressions(relation, special), named)
             relation, special = overs.relation, _either(overs.special, special)
+        qualify = select.args.get("qualify")
+        if qualify is not None:
+            relation, special = self._qualified(select, qualify, relation, special, windows)
         ordered_by = select.args.get("order")
         above = [*select.expressions, *([ordered_by] if ordered_by else [])]
         values = [s for root in above for s in value_subqueries(root, (*aggregates, *windows))]
         relation, special = with_scalars(self, relation, values, special, outer=rows)
         return self._project_select(select, relation, special)
+
+    def _qualified(
+        self,
+        select: exp.Select,
+        qualify: exp.Expression,
+        relation: Relation,
+        special: Special | None,
+        windows: Sequence[exp.Expression],
+    ) -> tuple[Relation, Special | None]:
+        """The rows that QUALIFY keeps. It may name a selected expression by its alias."""
+        if not windows:
+            raise self.source.error(
+                "QUALIFY without an OVER function",
+                qualify,
+                expected="a condition over a function with OVER",
+                remedy="WHERE or HAVING",
+            )
+        items = {item.alias: item.this for item in select.expressions if isinstance(item, exp.Alias)}
+
+        def meaning(node: exp.Expression) -> Expr | None:
+            alias = node.name if isinstance(node, exp.Column) and not node.table else None
+            if alias in items and not relation.find([alias], node, self.source):
+                return self.expressions(relation, special).bind(items[alias])
+            return None if special is None else special(node)
+
+        return bind_condition(self, relation, qualify.this, "QUALIFY", meaning, outer=relation), special
 
     def _project_select(self, select: exp.Select, relation: Relation, special: Special) -> Relation:
         binder = self.expressions(relation, special)
@@ -278,7 +310,7 @@ class QueryBinder:
         if isinstance(item, exp.Alias):
             alias, item = item.alias, item.this
         bound = binder.bind(item)
-        name = alias or _natural_name(item) or f"EXPR${position}"
+        name = alias or natural_name(item) or f"EXPR${position}"
         return [(name, bound, None)]
 
     # -- FROM and WHERE ----------------------------------------------------------------------------
@@ -375,17 +407,6 @@ def _either(first: Special, second: Special) -> Special:
         return second(node) if known is None else known
 
     return special
-
-
-def _natural_name(node: exp.Expression) -> str | None:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    parts = dotted_parts(node) if isinstance(node, (exp.Column, exp.Dot)) else None
-    if parts:
-        return parts[-1]
-    if isinstance(node, exp.Dot):
-        return str(node.expression.name)
-    return None
 
 
 def _unnamed(column: ScopeColumn) -> ScopeColumn:

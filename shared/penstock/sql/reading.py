@@ -49,6 +49,20 @@ def flat(node: exp.Expression, kind: type) -> list[exp.Expression]:
     return parts
 
 
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """The conditions that ``node`` joins by AND."""
+    parts, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Paren):
+            waiting.append(node.this)
+        elif isinstance(node, exp.And):
+            waiting += (node.expression, node.this)
+        else:
+            parts.append(node)
+    return parts
+
+
 def unescaped(text: str, escape: str) -> str:
     """The text of U&'…' UESCAPE '…': four hexadecimal digits follow the escape character; two escape characters
     mean one."""
@@ -56,6 +70,18 @@ def unescaped(text: str, escape: str) -> str:
     return re.sub(
         f"{mark}(?:([0-9a-fA-F]{{4}})|{mark})", lambda m: chr(int(m[1], 16)) if m[1] else escape, text
     )
+
+
+def natural_name(node: exp.Expression) -> str | None:
+    """The name of a selected expression that has no alias: that of a column or field; None for another one."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    parts = dotted_parts(node) if isinstance(node, (exp.Column, exp.Dot)) else None
+    if parts:
+        return parts[-1]
+    if isinstance(node, exp.Dot):
+        return str(node.expression.name)
+    return None
 
 
 def literal_number(node: exp.Expression) -> int | None:

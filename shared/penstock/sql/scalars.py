@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.errors import SqlError
 from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.sql.beside import checked_value, compared_rows, exists_beside, value_beside
 from penstock.sql.correlated import correlated_scalar
 from penstock.sql.joins import make_join
-from penstock.sql.marks import counted, exists_value, in_value
+from penstock.sql.marks import counted, exists_value, in_value, unwrapped
+from penstock.sql.outer import OuterScope, free_columns
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 #: Gives the value that a syntax node has at a place; None for an ordinary expression.
 Special = Callable[[exp.Expression], Expr | None]
-ValueQuery = exp.Subquery | exp.Exists | exp.In
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+ValueQuery = exp.Subquery | exp.Exists | exp.In | exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE
 
 
 def with_scalars(
@@ -48,20 +50,40 @@ def with_scalars(
         return known if known is not None or special is None else special(node)
 
     for node in nodes:
-        if isinstance(node, exp.In):
-            relation, found[id(node)] = in_value(ctx, relation, node, meaning)
+        scope = OuterScope(ctx, relation, outer or relation, meaning)
+        if (
+            isinstance(node, exp.In)
+            and not _names_outer(ctx, scope, node.args["query"])
+            and (member := in_value(ctx, relation, node, meaning)) is not None
+        ):
+            relation, found[id(node)] = member
+        elif isinstance(node, exp.In):
+            relation, found[id(node)] = _joined(
+                ctx, scope, compared_rows(ctx, node, node.args["query"], every=False)
+            )
+        elif isinstance(node, exp.Exists) and (grouped := exists_beside(ctx, scope, node)) is not None:
+            relation, found[id(node)] = grouped
         elif isinstance(node, exp.Exists):
-            relation, count = _joined(ctx, relation, counted(ctx, node), outer or relation)
+            relation, count = _joined(ctx, scope, counted(ctx, node))
             found[id(node)] = exists_value(ctx, count, node)
+        elif isinstance(node, exp.Subquery):
+            relation, found[id(node)] = _joined(ctx, scope, node)
         else:
-            relation, found[id(node)] = _joined(ctx, relation, node, outer or relation)
+            quantifier = node.expression
+            every = isinstance(quantifier, exp.All)
+            relation, found[id(node)] = _joined(
+                ctx, scope, compared_rows(ctx, node, quantifier.this, every=every)
+            )
     return relation, meaning
+
+
+def _names_outer(ctx: QueryBinder, outer: OuterScope, query: exp.Expression) -> bool:
+    return bool(free_columns(ctx, outer, unwrapped(query)))
 
 
 def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ()) -> list[ValueQuery]:
     """The subqueries below ``root`` that are used as values, inner ones first. Leaves out
-    subqueries of ANY and ALL, subqueries inside another query, and subqueries inside the nodes
-    ``apart``, which are planned elsewhere."""
+    subqueries inside another query, and subqueries inside the nodes ``apart``, which are planned elsewhere."""
     skipped = {id(node) for node in apart}
 
     found: list[ValueQuery] = []
@@ -73,6 +95,8 @@ def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ())
             found.append(node)
         elif id(node) in skipped or isinstance(node, (exp.Select, exp.SetOperation, exp.Any, exp.All)):
             continue
+        elif isinstance(node, _COMPARED) and isinstance(node.expression, (exp.Any, exp.All)):
+            waiting += ((node, True), (node.this, False))
         elif isinstance(node, (exp.Subquery, exp.Exists)):
             found.append(node)
         elif isinstance(node, exp.In) and node.args.get("query"):
@@ -82,32 +106,24 @@ def value_subqueries(root: exp.Expression, apart: Iterable[exp.Expression] = ())
     return found
 
 
-def _joined(ctx: QueryBinder, left: Relation, node: exp.Subquery, outer: Relation) -> tuple[Relation, Expr]:
-    """The subquery's value beside every row. The subquery must give one row at most."""
+def _joined(ctx: QueryBinder, outer: OuterScope, node: exp.Subquery) -> tuple[Relation, Expr]:
+    """The subquery's value beside every row. A subquery of several rows fails the job."""
+    left = outer.relation
     correlated = correlated_scalar(ctx, left, node)
     if correlated is not None:
         return correlated
-    try:
-        right = ctx.query(node)
-    except SqlError as err:
-        qualified = {f"{c.table}.{c.name}" for c in outer.visible if c.table}
-        if any(isinstance(x, exp.Column) and x.sql() in qualified for x in node.find_all(exp.Column)):
-            raise ctx.source.unsupported(
-                "a scalar subquery that reads columns of the outer query",
-                node,
-                remedy="LEFT JOIN the subquery with GROUP BY on those columns",
-            ) from err
-        raise
+    select = unwrapped(node)
+    if isinstance(select, exp.Select):
+        beside = value_beside(ctx, outer, select) if not node.args.get("with_") else None
+        if beside is not None:
+            return beside
+    right = ctx.query(node)
     if len(right.visible) != 1:
         raise ctx.source.error(
             "a subquery used as a value gives one column", node, got=f"{len(right.visible)} columns"
         )
     if frozenset() not in ctx.analysis.of(right.node).unique:
-        raise ctx.source.unsupported(
-            "a scalar subquery that may give several rows",
-            node,
-            remedy="aggregate in it without GROUP BY, e.g. (SELECT MAX(x) FROM t)",
-        )
+        return checked_value(ctx, left, node)
     relation = make_join(
         ctx, left, right, "left", bound=Literal(True, t.BooleanType(nullable=False)), node=node
     )

@@ -10,12 +10,15 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef
 from penstock.plan import nodes as n
 from penstock.sql.aggregate_calls import aggregate_nodes
+from penstock.sql.beside import is_one_row
 from penstock.sql.consumption import consume, variant
-from penstock.sql.correlated import conjuncts, own_parts
+from penstock.sql.correlated import own_parts
+from penstock.sql.decorrelation import keyed
 from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.joins import make_join
 from penstock.sql.marks import asks_for_a_row, unwrapped
-from penstock.sql.reading import column_parts
+from penstock.sql.outer import OuterScope, free_columns
+from penstock.sql.reading import column_parts, conjuncts
 from penstock.sql.scalars import value_subqueries, with_scalars
 from penstock.sql.scope import Relation, joined, joined_schema
 
@@ -40,7 +43,7 @@ def bind_condition_subquery(
     if isinstance(node, exp.In) and node.args.get("query") is not None:
         return _in_query(ctx, left, node, negate, special)
     if isinstance(node, exp.Exists):
-        return _exists(ctx, left, node, negate)
+        return _exists(ctx, left, node, negate, special)
     if type(node) in _COMPARISONS and isinstance(node.expression, (exp.Any, exp.All)):
         return _quantified(ctx, left, node, negate, special)
     return None
@@ -53,7 +56,7 @@ def _quantified(
     left, special = with_scalars(ctx, left, value_subqueries(node.this), special)
     every = isinstance(node.expression, exp.All)
     query = node.expression.this
-    right = ctx.query(query.this if isinstance(query, exp.Paren) else query)
+    right, correlation = _subquery(ctx, left, query.this if isinstance(query, exp.Paren) else query, special)
     if len(right.visible) != 1:
         raise ctx.source.error(
             "the query behind ANY or ALL gives one column", node, got=f"{len(right.visible)} columns"
@@ -66,16 +69,19 @@ def _quantified(
     # NOT (x > ALL q) is x <= ANY q, also with NULLs in WHERE: a condition that is unknown does not hold.
     if every != negate:
         how = "IS NOT TRUE" if every else "IS NOT FALSE"
-        return make_join(ctx, left, right, "anti", bound=ctx.call(how, [holds], node), node=node)
-    bound = ctx.call("IS FALSE", [holds], node) if negate else holds
-    return make_join(ctx, left, right, "semi", bound=bound, node=node)
+        kind, bound = "anti", ctx.call(how, [holds], node)
+    else:
+        kind, bound = "semi", ctx.call("IS FALSE", [holds], node) if negate else holds
+    if correlation is not None:
+        bound = ctx.call("AND", [correlation, bound], node)
+    return make_join(ctx, left, right, kind, bound=bound, node=node)
 
 
 def _in_query(
     ctx: QueryBinder, left: Relation, node: exp.In, negate: bool, special: Special | None
 ) -> Relation:
     left, special = with_scalars(ctx, left, value_subqueries(node.this), special)
-    right, correlation = _subquery(ctx, left, node.args["query"])
+    right, correlation = _subquery(ctx, left, node.args["query"], special)
     tested = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     binder = ctx.expressions(left, special)
     values = [binder.bind(e) for e in tested]
@@ -101,9 +107,11 @@ def _in_query(
     return make_join(ctx, left, right, "anti" if negate else "semi", bound=condition, node=node)
 
 
-def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[Relation, Expr | None]:
-    """A subquery's rows, and the conditions of its WHERE that name columns of the outer query. These are
-    bound over the columns of ``left`` and of the subquery; None if there are none."""
+def _subquery(
+    ctx: QueryBinder, left: Relation, query: exp.Expression, special: Special | None = None
+) -> tuple[Relation, Expr | None]:
+    """A subquery's rows, and the conditions that bind them to the outer query. These are bound over the columns
+    of ``left`` and of the subquery; None if there are none."""
     select = query
     while isinstance(select, (exp.Subquery, exp.Paren)):
         select = select.this
@@ -113,12 +121,13 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
     grouped = any(
         select.args.get(k) for k in ("group", "having", "limit", "offset", "with_", "distinct", "order")
     )
-    if where is None or grouped or next(aggregate_nodes(ctx, select), None) is not None:
-        return ctx.query(query), None
+    aggregated = any(next(aggregate_nodes(ctx, item), None) is not None for item in select.expressions)
+    if where is None or grouped or aggregated:
+        return _by_key(ctx, left, query, select, special)
     inner = ctx.from_clause(select)
     outer, own = _split_where(ctx, left, inner, where.this)
-    if not outer:
-        return ctx.query(query), None
+    if not outer or _reads_deeply(ctx, left, select, special):
+        return _by_key(ctx, left, query, select, special)
     inner = _own_conditions(ctx, inner, own)
     # The join reads the columns of the outer conditions, so all inner columns stay beside the selected ones.
     plain = variant(select, lambda args: args.pop("where"))
@@ -134,6 +143,37 @@ def _subquery(ctx: QueryBinder, left: Relation, query: exp.Expression) -> tuple[
     shown = tuple(replace(c, hidden=c.index < width) for c in right.columns)
     scope = Relation(right.node, tuple(c for c in right.columns if c.index < width))
     return Relation(right.node, shown), _correlated(ctx, left, scope, outer)
+
+
+def _reads_deeply(ctx: QueryBinder, left: Relation, select: exp.Select, special: Special | None) -> bool:
+    """Whether a query nested in the subquery names columns of ``left``."""
+    where = select.args.get("where")
+    if where is None or where.find(exp.Select) is None:
+        return False
+    own = {id(part) for part in own_parts(where.this)}
+    return any(
+        id(c) not in own for c in free_columns(ctx, OuterScope(ctx, left, left, special), where, select)
+    )
+
+
+def _by_key(
+    ctx: QueryBinder, left: Relation, query: exp.Expression, select: exp.Select, special: Special | None
+) -> tuple[Relation, Expr | None]:
+    """As ``_subquery``, for a query of any form."""
+    if query is not select and any(q.args.get("with_") for q in (query,)):
+        return ctx.query(query), None
+    outer = OuterScope(ctx, left, left, special)
+    if not free_columns(ctx, outer, select):
+        return ctx.query(query), None
+    if is_one_row(ctx, select):
+        raise ctx.source.unsupported(
+            "an aggregate without GROUP BY in a subquery that reads columns of the outer query, behind IN, ANY or ALL",
+            select,
+            remedy="compare with the value: x = (SELECT MAX(y) …)",
+        )
+    found = keyed(ctx, outer, select)
+    assert found is not None
+    return found.rows, found.condition
 
 
 def _selected(ctx: QueryBinder, select: exp.Select, inner: Relation) -> list[exp.Expression | Expr]:
@@ -177,11 +217,18 @@ def _own_conditions(ctx: QueryBinder, inner: Relation, own: list[exp.Expression]
     return inner
 
 
-def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) -> Relation:
+def _exists(
+    ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool, special: Special | None
+) -> Relation:
     select = unwrapped(node.this)
-    if not asks_for_a_row(select, ctx):
-        right = ctx.query(select)
-        return make_join(ctx, left, right, "anti" if negate else "semi", node=node)
+    kind = "anti" if negate else "semi"
+    if not asks_for_a_row(select, ctx) or _reads_deeply(ctx, left, select, special):
+        found = None
+        if isinstance(select, exp.Select) and not is_one_row(ctx, select):
+            found = keyed(ctx, OuterScope(ctx, left, left, special), select)
+        if found is not None:
+            return make_join(ctx, left, found.rows, kind, bound=found.condition, node=node)
+        return make_join(ctx, left, ctx.query(select), kind, node=node)
     right = ctx.from_clause(select)
     # The SELECT list, DISTINCT and ORDER BY do not change whether there is a row.
     for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
@@ -192,7 +239,7 @@ def _exists(ctx: QueryBinder, left: Relation, node: exp.Exists, negate: bool) ->
         outer, own = _split_where(ctx, left, right, where.this)
         right = _own_conditions(ctx, right, own)
         bound = _correlated(ctx, left, right, outer) if outer else None
-    return make_join(ctx, left, right, "anti" if negate else "semi", bound=bound, node=node)
+    return make_join(ctx, left, right, kind, bound=bound, node=node)
 
 
 def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[exp.Expression]) -> Expr:
@@ -213,7 +260,34 @@ def _correlated(ctx: QueryBinder, left: Relation, right: Relation, parts: list[e
     return bound[0] if len(bound) == 1 else ctx.call("AND", bound)
 
 
-# -- in WHERE and HAVING ------------------------------------------------------------------------
+# -- in ON, WHERE and HAVING --------------------------------------------------------------------
+
+
+def bind_on(
+    ctx: QueryBinder, left: Relation, right: Relation, how: str, condition: exp.Expression
+) -> tuple[Relation, Relation, list[exp.Expression], list[exp.Expression]]:
+    """Plans the conditions of ON that have subqueries: (left, right, other conditions, conditions for the joined
+    rows). A condition on the padded side of an outer join filters that side before the join."""
+    plain: list[exp.Expression] = []
+    above: list[exp.Expression] = []
+    for part in conjuncts(condition):
+        if part.find(exp.Select, exp.SetOperation) is None:
+            plain.append(part)
+            continue
+        if how == "inner":
+            above.append(part)
+        elif how == "left" and not free_columns(ctx, OuterScope(ctx, left, left), part):
+            right = bind_condition(ctx, right, part, "ON")
+        elif how == "right" and not free_columns(ctx, OuterScope(ctx, right, right), part):
+            left = bind_condition(ctx, left, part, "ON")
+        else:
+            raise ctx.source.unsupported(
+                f"a subquery in ON of a {how} join that reads columns of the preserved side",
+                part,
+                expected="an inner join, or a condition on the padded side alone",
+                remedy="compute the subquery in a derived table of that side, and compare its column in ON",
+            )
+    return left, right, plain, above
 
 
 def bind_where(ctx: QueryBinder, relation: Relation, condition: exp.Expression) -> Relation:
