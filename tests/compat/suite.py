@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock.api import execution
 from penstock.columnar.python_values import records
 from penstock.compat import pyflink
 from penstock.testing.harness import run_graph
 from penstock.types import Batch
-from tests.compat import suite_stand_ins
+from tests.compat import suite_stand_ins, suite_tables
 from tests.compat.suite_reasons import REASONS
 
 if TYPE_CHECKING:
@@ -62,6 +64,16 @@ class LocalClient:
 
         rows = [tuple(map(loaded, schema.types, row)) for _, row in self._result.changelog]
         yield from records(Batch.of(schema, rows)) if rows else ()
+
+    def batches(self, schema: Schema) -> Iterator[Batch]:
+        rows = [row for _, row in self._result.changelog]
+        if rows:
+            kinds = np.array([kind for kind, _ in self._result.changelog], np.uint8)
+            made = Batch.of(schema, rows)
+            yield Batch(schema, made.columns, kinds=kinds, num_rows=len(rows))
+
+    def get_job_status(self) -> str:
+        return "FINISHED"
 
     def abandon(self) -> None:
         """It has ended already."""
@@ -115,18 +127,19 @@ class _Result(unittest.TestResult):
     addError = addFailure
 
 
-def run(folder: Path, names: list[str]) -> list[Outcome]:
-    """The outcome of each file of tests."""
+def run(folder: Path, package: str, names: list[str]) -> list[Outcome]:
+    """The outcome of each file of tests of ``package``: ``datastream`` or ``table``."""
     pyflink.install()
     suite_stand_ins.install()
     execution.submit = _submit  # type: ignore[assignment]
+    suite_tables.install(sys.modules, _submit)
     out = []
-    for file in sorted((folder / "pyflink" / "datastream" / "tests").glob("test_*.py")):
+    for file in sorted((folder / "pyflink" / package / "tests").glob("test_*.py")):
         if file.name in _HELPERS or (names and file.stem not in names):
             continue
         outcome = Outcome(file.stem)
         out.append(outcome)
-        name = f"pyflink.datastream.tests.{file.stem}"
+        name = f"pyflink.{package}.tests.{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
@@ -181,12 +194,15 @@ def page(outcomes: list[Outcome]) -> str:
 def main() -> None:
     if VARIABLE not in os.environ:
         sys.exit(f"{VARIABLE} names no folder with pyflink/datastream/tests")
-    outcomes = run(Path(os.environ[VARIABLE]), sys.argv[1:])
+    package, names = "datastream", sys.argv[1:]
+    if names[:1] == ["table"]:
+        package, names = "table", names[1:]
+    outcomes = run(Path(os.environ[VARIABLE]), package, names)
     for outcome in outcomes:
         print(f"{outcome.file}: {outcome.passed} of {outcome.counted}, {len(outcome.java)} need Java")
         for name, error in outcome.failed:
             print("   ", name, error)
-    if not sys.argv[1:]:
+    if not names and package == "datastream":
         PAGE.write_text(page(outcomes))
 
 

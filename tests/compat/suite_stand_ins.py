@@ -18,6 +18,7 @@ from penstock.api import Configuration, Sink, StreamExecutionEnvironment, Timest
 from penstock.api.connectors import PreparedSink
 from penstock.columnar.rows import Row
 from penstock.connectors.print import format_value
+from penstock.table import StreamTableEnvironment
 from penstock.types import logical as t
 from penstock.types.logical import Schema
 
@@ -164,6 +165,7 @@ class PyFlinkUTTestCase(PyFlinkTestCase):
     def setUp(self) -> None:
         self.env = StreamExecutionEnvironment.get_execution_environment()
         self.env.set_parallelism(2)
+        self.t_env = StreamTableEnvironment.create(self.env)
 
 
 class PyFlinkStreamingTestCase(PyFlinkTestCase):
@@ -194,6 +196,7 @@ def modules() -> dict[str, types.ModuleType]:
     of = {
         "pyflink.java_gateway": {"get_gateway": Java},
         "pyflink.testing": {},
+        "pyflink.testing.source_sink_utils": {},
         "pyflink.testing.test_case_utils": {
             **{k: names[k] for k in names if k.endswith("TestCase")},
             "exec_insert_table": Java("exec_insert_table"),
@@ -210,6 +213,7 @@ def modules() -> dict[str, types.ModuleType]:
         },
         "pyflink.find_flink_home": {"_find_flink_source_root": Java("_find_flink_source_root")},
         "pyflink.datastream.tests": {},
+        "pyflink.table.tests": {},
         "pyflink.datastream.tests.test_util": {
             "DataStreamTestSinkFunction": DataStreamTestSinkFunction,
             "SecondColumnTimestampAssigner": SecondColumnTimestampAssigner,

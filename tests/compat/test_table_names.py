@@ -49,7 +49,14 @@ def test_what_is_not_there_is_refused_by_name(tree: None) -> None:
 @pytest.mark.cluster
 @pytest.mark.skipif(not EXAMPLES, reason="PENSTOCK_PYFLINK_TABLE_EXAMPLES names no folder")
 @pytest.mark.parametrize(
-    "name", ["word_count.py", "process_json_data.py", "process_json_data_with_udf.py", "multi_sink.py"]
+    "name",
+    [
+        "word_count.py",
+        "process_json_data.py",
+        "process_json_data_with_udf.py",
+        "multi_sink.py",
+        "mixing_use_of_datastream_and_table.py",
+    ],
 )
 def test_an_example_runs_unchanged(name: str) -> None:
     done = subprocess.run(

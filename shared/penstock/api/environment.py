@@ -25,6 +25,7 @@ from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import schema_of, type_of, type_of_values
 from penstock.columnar.python_values import columns_of
+from penstock.columnar.rows import Row
 from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import classes_in, with_classes
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.api.tables import Tables
     from penstock.jobgraph import JobGraph
     from penstock.plan.engine import SparkSupport
+    from penstock.types.pickling import ClassName
 
 
 class StreamExecutionEnvironment(Settings):
@@ -57,6 +59,7 @@ class StreamExecutionEnvironment(Settings):
         super().__init__(configuration)
         self._sinks: list[Transformation] = []
         self._tables: Tables | None = None
+        self._shared: Compiler | None = None
         #: Makes the streams of this program; the methods of streams use it.
         self.streams = StreamFactory(self)
 
@@ -94,9 +97,16 @@ class StreamExecutionEnvironment(Settings):
             compiler.classes.extend(found)
             return node
 
-        return DataStream(
-            self, Transformation(make, (), schema, "Collection", configurable=False, alone=True)
-        )
+        step = Transformation(make, (), schema, "Collection", configurable=False, alone=True)
+        if len(schema) > 1 and all(isinstance(row, Row) for row in rows):
+            step.kinds = lambda: self._with_kinds(rows, schema)
+        return DataStream(self, step)
+
+    def _with_kinds(self, rows: Sequence[Row], schema: Schema) -> DataStream:
+        """The rows with their kinds in a last column."""
+        kind = t.Field("__kind", t.TinyIntType(nullable=False))
+        marked = [(*row, int(row.get_row_kind())) for row in rows]
+        return self.from_collection(marked, t.RowType((*schema.fields, kind)))
 
     def from_source(
         self,
@@ -193,6 +203,27 @@ class StreamExecutionEnvironment(Settings):
     def sql_query(self, query: str) -> DataStream:
         """The rows of ``query``, an append-only SELECT over declared tables."""
         return DataStream(self, self._session().query(query))
+
+    def join_tables(self, tables: Tables, shared: Compiler) -> list[str]:
+        """Let a table environment's tables be those of this program. Called by ``StreamTableEnvironment``.
+
+        ``shared`` has compiled the streams that tables were made of. Returns the folders of the slots' ``sys.path``,
+        to which the program may add.
+        """
+        self._tables, self._shared = tables, shared
+        return self._python_path
+
+    def shipped_classes(self) -> list[ClassName]:
+        """The classes that ``register_type`` named. Called by ``StreamTableEnvironment``."""
+        return self._classes
+
+    def attach(self, node: n.Sink) -> None:
+        """Let the job of this program also do the INSERT ``node``. Called by ``StatementSet``."""
+        self._sinks.append(
+            Transformation(
+                lambda s, inputs, c: node, (), node.schema, node.name or "INSERT", configurable=False
+            )
+        )
 
     def _session(self) -> Tables:
         if self._tables is None:
@@ -291,7 +322,7 @@ class StreamExecutionEnvironment(Settings):
             limit: A list of so many records at most; None: all of them as they come.
         """
         execution.refuse_when_planning("execute_and_collect()")
-        compiler = Compiler()
+        compiler = Compiler(self._shared)
         bounded = Analysis().of(compiler.node(stream._step)).bounded
         step = self._sink_step(
             stream, self.sink_table(stream, Sink.connector("collect", {"bounded": bounded}))
@@ -329,7 +360,7 @@ class StreamExecutionEnvironment(Settings):
             raise SpecError(
                 "a job without a sink", expected="sink_to(…) or print() before execute()", got="no sink"
             )
-        compiler = Compiler()
+        compiler = Compiler(self._shared)
         nodes = tuple(compiler.node(s) for s in sinks)
         config = self._in_its_mode(nodes)
         if job_name:  # as in Flink, it overrides pipeline.name
@@ -340,5 +371,9 @@ class StreamExecutionEnvironment(Settings):
             config=config,
         )
         functions = {} if self._tables is None else self._tables.functions()
-        table = with_classes({**functions, **compiler.functions}, [*compiler.classes, *self._classes])
+        classes = [*compiler.classes, *self._classes]
+        if self._shared is not None:
+            self._shared.check_unchanged()
+            functions, classes = {**functions, **self._shared.functions}, [*classes, *self._shared.classes]
+        table = with_classes({**functions, **compiler.functions}, classes)
         return plan_job(plan, table, python_path=tuple(self._python_path), spark=spark)

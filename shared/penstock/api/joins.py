@@ -8,6 +8,8 @@ from penstock.api.common import duration_us
 from penstock.api.function_slots import check_function
 from penstock.api.transformations import Compiler, plain, transform
 from penstock.api.windowed import _with_time_column
+from penstock.columnar.python_values import is_bare
+from penstock.columnar.rows import make_row
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef
 from penstock.jobgraph.specs import RecordTimeSpec
@@ -58,7 +60,11 @@ class IntervalJoin:
         """The result of ``func(left, right)`` for every pair."""
         check_function(func, "interval join")
         width = self._left._width
-        names = tuple(self._left.schema.names), tuple(self._right.schema.names)
+        left, right = self._left.schema, self._right.schema
+        names = (
+            None if is_bare(left) else tuple(left.names),
+            None if is_bare(right) else tuple(right.names),
+        )
         call = getattr(func, "process_element", func)
         return self.inner().map(_OfPair(call, width, names), output_type)
 
@@ -118,7 +124,9 @@ def _unique(fields: list[t.Field]) -> list[t.Field]:
 class _OfPair:
     """Splits a joined row into the two records."""
 
-    def __init__(self, function: Any, width: int, names: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+    def __init__(
+        self, function: Any, width: int, names: tuple[tuple[str, ...] | None, tuple[str, ...] | None]
+    ) -> None:
         self.function = function
         self.width = width
         self.names = names
@@ -129,9 +137,7 @@ class _OfPair:
         )
 
 
-def _record(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    from penstock.columnar.rows import make_row
-
-    if names == ("value",):
+def _record(names: tuple[str, ...] | None, values: tuple[Any, ...]) -> Any:
+    if names is None:
         return values[0]
     return make_row(names, values)

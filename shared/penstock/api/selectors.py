@@ -91,11 +91,12 @@ class FromColumns:
     def __init__(self, function: Callable[[Any], Any], schema: Schema) -> None:
         self.function = function
         self.names = tuple(schema.names)
+        self.bare = is_bare(schema)
         self.tuples = is_tuple(schema)
 
     def __call__(self, *values: Any) -> Any:
         record: Any = values
-        if self.names == ("value",):
+        if self.bare:
             record = values[0]
         elif not self.tuples:
             record = tuple.__new__(row_class(self.names), values)

@@ -20,16 +20,16 @@ from penstock.sql.session import SqlSession
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from penstock.jobgraph import FunctionArtifact
 
 
 class Tables:
-    """The SQL session behind an environment."""
+    """The SQL session behind an environment. ``session``: that of a table environment; None: one of its own."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self._session = SqlSession(config)
+    def __init__(self, config: Mapping[str, str], session: SqlSession | None = None) -> None:
+        self._session = session or SqlSession(config)
 
     def execute(self, script: str) -> dict[str, str]:
         """Run declarations (CREATE …, DROP, SET) and return the settings after them."""
@@ -65,7 +65,7 @@ class Tables:
                 where="from_table",
                 remedy="read it in SQL, or with a format that has no changes (json)",
             )
-        return self._timed(n.Scan(table=table, schema=table.schema), name)
+        return timed_step(n.Scan(table=table, schema=table.schema), name)
 
     def query(self, text: str) -> Transformation:
         """The rows of an append-only query."""
@@ -81,16 +81,21 @@ class Tables:
                 got=text.strip()[:60],
                 remedy="group by a window, or run the query as SQL",
             )
-        return self._timed(node, "Query")
-
-    def _timed(self, node: n.Node, name: str) -> Transformation:
-        step = Transformation(lambda s, inputs, c: node, (), node.schema, name, configurable=False)
-        times = sorted(Analysis().of(node).rowtimes)
-        times = [i for i in times if isinstance(node.schema.types[i], t.TIMESTAMPS)]
-        if not times:
-            return step
-        spec = RecordTimeSpec(kind="assign", column=times[0])
-        return transform(lambda s, c: spec, (step,), node.schema, "Event time")
+        return timed_step(node, "Query")
 
     def sink(self, name: str) -> n.TableRef:
         return sink_ref(self._session.catalog.table(name, "insert_into"))
+
+
+def timed_step(node: n.Node, name: str, rowtimes: Collection[int] | None = None) -> Transformation:
+    """The rows of a plan node as a step, with its first event-time column as their event time.
+
+    ``rowtimes``: numbers of these columns; None: those that the node has.
+    """
+    step = Transformation(lambda s, inputs, c: node, (), node.schema, name, configurable=False)
+    times = sorted(Analysis().of(node).rowtimes if rowtimes is None else rowtimes)
+    times = [i for i in times if isinstance(node.schema.types[i], t.TIMESTAMPS)]
+    if not times:
+        return step
+    spec = RecordTimeSpec(kind="assign", column=times[0])
+    return transform(lambda s, c: spec, (step,), node.schema, "Event time")

@@ -44,17 +44,28 @@ class Transformation:
     stands_for: Transformation | None = None
     #: True if side outputs of the step can be read.
     has_tags: bool = False
+    #: Of a collection of ``Row``: makes the stream of its rows with their kinds in a last column.
+    kinds: Callable[[], Any] | None = None
     #: True if the step runs in one subtask, whatever parallelism is set.
     alone: bool = False
 
 
 class Compiler:
     """Compiles transformations into plan nodes. ``functions``: the job's function table, which compiling
-    fills."""
+    fills.
 
-    def __init__(self) -> None:
+    Args:
+        base: Steps that it has compiled are taken as they are: tables have been made of them.
+        prefix: Begins the names of functions.
+    """
+
+    def __init__(self, base: Compiler | None = None, prefix: str = "") -> None:
         self.functions: dict[str, FunctionArtifact] = {}
+        self._base = base
+        self._prefix = prefix
         self._nodes: dict[int, n.Node] = {}
+        #: The compiled steps, with their settings at that time.
+        self._compiled: list[tuple[Transformation, tuple[Any, ...]]] = []
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
         #: Names of the program's classes that occur in the job's data.
@@ -62,21 +73,41 @@ class Compiler:
 
     def node(self, step: Transformation) -> n.Node:
         found = self._nodes.get(id(step))
+        if found is None and self._base is not None:
+            found = self._base._nodes.get(id(step))
         if found is None:
             inputs = tuple(self.node(i) for i in step.inputs)
             found = self._nodes[id(step)] = step.make(step, inputs, self)
+            self._compiled.append((step, _settings(step)))
         return found
+
+    def check_unchanged(self) -> None:
+        """Raises SpecError if a step has got other settings or a side output since it was compiled."""
+        for step, before in self._compiled:
+            if _settings(step) != before:
+                raise SpecError(
+                    f"the step '{step.name}' was changed after a table had been made of its stream",
+                    expected="name, uid, parallelism, slot sharing group, chaining and side outputs of a stream that "
+                    "are set and asked for before from_data_stream",
+                    got=f"{_settings(step)} after {before}",
+                    remedy="move from_data_stream below these calls",
+                )
 
     def function(self, function: Any, what: str) -> str:
         """The name of a function object in the function table. The same object always gets the same name."""
         name = self._names.get(id(function))
         if name is None:
             readable = getattr(function, "__name__", type(function).__name__).strip("<>")
-            name = f"{what}-{len(self.functions)}-{readable}"
+            name = f"{self._prefix}{what}-{len(self.functions)}-{readable}"
             self.functions[name] = make_artifact(function, f"the function of '{what}'")
             self._names[id(function)] = name
             self._kept.append(function)
         return name
+
+
+def _settings(step: Transformation) -> tuple[Any, ...]:
+    tags = tuple(sorted(step.tags))
+    return step.name, step.uid, step.parallelism, step.slot_sharing_group, step.chain, tags
 
 
 def transform(

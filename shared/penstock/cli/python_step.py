@@ -53,7 +53,7 @@ def plan_python_step(
         spec,
         {**session.config, ENGINE.key: "spark"},
         {**functions, key: artifact},
-        session.python_path,
+        tuple(session.python_path),
     )
     return PlannedJob(graph, "insert", bounded=True)
 

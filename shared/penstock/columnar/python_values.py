@@ -38,7 +38,7 @@ _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthInte
 
 def is_bare(schema: Schema) -> bool:
     """Whether the records of the stream are bare values, not rows."""
-    return len(schema.fields) == 1 and schema.fields[0].name == "value"
+    return len(schema.fields) == 1 and schema.fields[0].name == "value" and not schema.fields[0].row
 
 
 def is_tuple(schema: Schema) -> bool:

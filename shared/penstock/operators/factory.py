@@ -45,6 +45,7 @@ _FACTORIES: dict[str, str] = {
     "AsyncWaitSpec": _OPERATORS + "async_wait:AsyncWaitOperator",
     "PythonSpec": _OPERATORS + "python:PythonOperator",
     "RecordTimeSpec": _OPERATORS + "python:RecordTimeOperator",
+    "RowKindSpec": _OPERATORS + "row_kinds:RowKindOperator",
     "TableFunctionSpec": _OPERATORS + "table_function:make_table_function",
     "KeyedProcessSpec": _OPERATORS + "keyed_process:KeyedProcessOperator",
     "KeyedWindowSpec": _OPERATORS + "keyed_window:KeyedWindowOperator",

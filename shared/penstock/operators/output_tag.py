@@ -14,7 +14,7 @@ def schema_of(type_: t.LogicalType) -> t.Schema:
 
 def type_of(schema: t.Schema) -> t.LogicalType:
     """The record type of a stream: the inverse of ``schema_of``."""
-    if len(schema.fields) == 1 and schema.fields[0].name == "value":
+    if len(schema.fields) == 1 and schema.fields[0].name == "value" and not schema.fields[0].row:
         return schema.fields[0].type
     return t.RowType(schema.fields)
 

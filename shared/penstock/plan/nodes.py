@@ -23,6 +23,7 @@ from penstock.plan.operators.local_time.node import LocalTime
 from penstock.plan.operators.normalize.node import Normalize
 from penstock.plan.operators.over.node import Over
 from penstock.plan.operators.project.node import Project
+from penstock.plan.operators.row_kinds.node import RowKinds, StreamTime
 from penstock.plan.operators.scan.node import Scan
 from penstock.plan.operators.set_operation.node import SetOperation
 from penstock.plan.operators.side_output.node import SideOutput
@@ -41,8 +42,8 @@ from penstock.types.logical import Schema
 
 __all__ = [
     "Aggregate", "AggregateCall", "AssignWatermarks", "AsyncCalc", "Correlate", "Expand", "Filter", "Join", "Limit",
-    "LocalTime", "LogicalPlan", "MetadataColumn", "Node", "Normalize", "Over", "Project", "Scan", "Schema", "SetOperation",
-    "SideOutput", "Sink", "Sort", "TableRef", "TemporalJoin", "TopN", "Transform", "Union_", "Values",
+    "LocalTime", "LogicalPlan", "MetadataColumn", "Node", "Normalize", "Over", "Project", "RowKinds", "Scan", "Schema", "SetOperation",
+    "SideOutput", "Sink", "Sort", "StreamTime", "TableRef", "TemporalJoin", "TopN", "Transform", "Union_", "Values",
     "WatermarkSpec", "WindowAggregate", "WindowSpec", "WindowTable", "inputs_of", "with_inputs",
 ]  # fmt: skip
 

@@ -59,7 +59,9 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
     )
     check_partition_keys(statement, keys, physical, options, where)
     metadata, schema, computed = _full_schema(columns, physical, options, source, zone, where, catalog)
-    watermark = _watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
+    watermark = (
+        declared_watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
+    )
     if watermark is not None and watermark.rowtime is not None:
         schema = t.Schema(schema.fields, schema.fields[watermark.rowtime].name)
     return Table(
@@ -214,9 +216,14 @@ def _metadata_type(column: ColumnDef, options: dict[str, str], where: str) -> t.
     return known
 
 
-def _watermark(
+def declared_watermark(
     clause: WatermarkClause, schema: t.Schema, source: Source, zone: str, catalog: Catalog
 ) -> WatermarkSpec:
+    """How a WATERMARK clause makes watermarks of rows of ``schema``.
+
+    Raises:
+        SqlError: The column is unknown or no time, or the expression is no timestamp.
+    """
     parts, expression, position = clause.parts, clause.expression, clause.position
     name = ".".join(parts)
     if len(parts) != 1 or name not in schema.names:

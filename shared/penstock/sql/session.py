@@ -32,9 +32,9 @@ from penstock.sql.show import describe_rows, show_rows
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.jobgraph.graph import JobGraph
+    from penstock.jobgraph.graph import FunctionArtifact, JobGraph
     from penstock.jobgraph.specs import OperatorSpec
     from penstock.plan.engine import SparkSupport
 
@@ -69,7 +69,9 @@ class SqlSession:
         self.config: dict[str, str] = dict(config or {})
         self._initial = dict(self.config)
         self.catalog = session_catalog(lambda: self.config)
-        self.python_path = tuple(python_path)
+        self.python_path: Sequence[str] = tuple(python_path)
+        #: Functions of the streams that a program has made tables of.
+        self.stream_functions: Callable[[], Mapping[str, FunctionArtifact]] = dict
 
     # -- running statements ---------------------------------------------------------------
 
@@ -241,7 +243,7 @@ class SqlSession:
         graph = runnable(
             decode_plan(file.read(), where),
             self.config,
-            python_path=self.python_path,
+            python_path=tuple(self.python_path),
             spark=self._spark,
             where=where,
         )
@@ -294,10 +296,10 @@ class SqlSession:
         try:
             return plan_job(
                 plan,
-                self.catalog.functions.artifacts(used),
+                {**self.catalog.functions.artifacts(used), **self.stream_functions()},
                 push_down=self._push_down,
                 late_sink=self._late_sink(),
-                python_path=self.python_path,
+                python_path=tuple(self.python_path),
                 spark=self._spark,
             )
         except PenstockError as err:
@@ -324,7 +326,8 @@ class SqlSession:
     def _setting(self, statement: st.SetOption | st.ResetOption) -> StatementResult:
         if isinstance(statement, st.ResetOption):
             if statement.key is None:
-                self.config = dict(self._initial)
+                self.config.clear()
+                self.config.update(self._initial)
             elif statement.key in self._initial:
                 self.config[statement.key] = self._initial[statement.key]
             else:

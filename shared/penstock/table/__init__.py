@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TableConfig,
     )
     from penstock.table.statement_set import StatementSet, TablePipeline
+    from penstock.table.stream_environment import ChangelogMode, StreamTableEnvironment
     from penstock.table.table import Table
     from penstock.table.types import DataType, DataTypes
     from penstock.table.udf import (
@@ -46,6 +47,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatedTable",
     "AsyncScalarFunction",
+    "ChangelogMode",
     "CloseableIterator",
     "DataType",
     "DataTypes",
@@ -64,6 +66,7 @@ __all__ = [
     "Schema",
     "SqlDialect",
     "StatementSet",
+    "StreamTableEnvironment",
     "Table",
     "TableAggregateFunction",
     "TableConfig",
@@ -88,6 +91,7 @@ _MODULES = {
     "penstock.table.rows": "Row RowKind",
     "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
     "penstock.table.statement_set": "StatementSet TablePipeline",
+    "penstock.table.stream_environment": "ChangelogMode StreamTableEnvironment",
     "penstock.table.table": "Table",
     "penstock.table.types": "DataType DataTypes",
     "penstock.table.udf": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.settings import defaults
-from penstock.errors import SpecError, SqlError
+from penstock.errors import SpecError, SqlError, UnsupportedError
 from penstock.jobgraph.artifacts import ship
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
@@ -325,6 +325,19 @@ class TableEnvironment(CatalogMethods):
         """Run INSERTs of tables as one job."""
         made = tuple(self.insert_of(t, target, overwrite, call) for t, target, overwrite in inserts)
         return self.run(made[0] if len(made) == 1 else st.StatementSet(made))
+
+    def attach(self, inserts: Sequence[st.Insert]) -> None:
+        """Give INSERTs to the job of a DataStream program.
+
+        Raises:
+            UnsupportedError: Always: this environment has no such program.
+        """
+        raise UnsupportedError(
+            "attach_as_datastream without a DataStream program",
+            expected="a statement set of a StreamTableEnvironment",
+            got="a TableEnvironment",
+            remedy="run the set with execute()",
+        )
 
     def run(self, statement: st.Statement) -> TableResult:
         """Run a statement."""

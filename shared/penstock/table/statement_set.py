@@ -88,17 +88,14 @@ class StatementSet:
         self._inserts = []
         return self._env.run(statement)
 
-    def attach_as_datastream(self) -> NoReturn:
-        """Not supported.
+    def attach_as_datastream(self) -> None:
+        """Let the job of the DataStream program do these INSERTs, too: its ``execute`` runs them.
 
         Raises:
-            UnsupportedError: Always.
+            UnsupportedError: The environment is no ``StreamTableEnvironment``.
         """
-        raise UnsupportedError(
-            "attach_as_datastream: INSERTs in the job of a DataStream program",
-            expected="execute() of the set",
-            remedy="to_data_stream(table) and a sink in the program's job",
-        )
+        inserts, self._inserts = self._inserts, []
+        self._env.attach(inserts)
 
     def compile_plan(self) -> NoReturn:
         """Not supported as a method.

@@ -8,9 +8,10 @@ _WHERE = {
     "penstock.api.results": ("CloseableIterator",),
     "penstock.api.configuration": ("Configuration",),
     "penstock.table": (
-        "AggregateFunction", "AggregatedTable", "AsyncScalarFunction", "DataType", "DataTypes", "EnvironmentSettings",
+        "AggregateFunction", "AggregatedTable", "AsyncScalarFunction", "ChangelogMode", "DataType", "DataTypes", "EnvironmentSettings",
         "ExplainDetail", "Expression", "FormatDescriptor", "GroupWindowedTable", "GroupedTable", "OverWindowedTable",
-        "ResolvedSchema", "ResultKind", "Row", "RowKind", "ScalarFunction", "Schema", "SqlDialect", "StatementSet", "Table",
+        "ResolvedSchema", "ResultKind", "Row", "RowKind", "ScalarFunction", "Schema", "SqlDialect", "StatementSet",
+        "StreamTableEnvironment", "Table",
         "TableAggregateFunction", "TableConfig", "TableDescriptor", "TableEnvironment", "TableFunction", "TablePipeline",
         "TableResult", "TableSchema=ResolvedSchema", "WindowGroupedTable",
     ),
@@ -23,10 +24,6 @@ _ONE = ("there is one catalog, default_catalog", "CREATE TABLE in the program")
 _PLANS = ("plans are statements", "execute_sql(\"COMPILE PLAN 'plan.json' FOR …\"), EXECUTE PLAN 'plan.json'")
 _MODELS = ("there are no models", "call the model in an udf")
 _ABSENT = {
-    "StreamTableEnvironment": (
-        "tables and streams of one program are not joined yet",
-        "TableEnvironment for tables, StreamExecutionEnvironment.sql_query for a stream of a query",
-    ),
     "Catalog": _ONE,
     "CatalogDescriptor": _ONE,
     "HiveCatalog": _ONE,
@@ -38,7 +35,6 @@ _ABSENT = {
     "Module": ("there is one module, core", "register functions by create_temporary_function"),
     "ModuleEntry": ("there is one module, core", "list_modules()"),
     "HiveModule": (_JAVA, "register functions by create_temporary_function"),
-    "ChangelogMode": ("rows of a result have their kind", "row.get_row_kind()"),
     "DataView": ("an accumulator is any object that pickles", "a list or a dictionary"),
     "ListView": ("an accumulator is any object that pickles", "a list"),
     "MapView": ("an accumulator is any object that pickles", "a dictionary"),

@@ -66,6 +66,7 @@ from penstock.jobgraph.specs.user import (
     KeyedWindowSpec,
     PythonSpec,
     RecordTimeSpec,
+    RowKindSpec,
     TableFunctionSpec,
 )
 
@@ -93,6 +94,7 @@ __all__ = [
     "PythonSpec",
     "RecordTimeSpec",
     "RegisteredSpec",
+    "RowKindSpec",
     "SetOperationSpec",
     "SinkSpec",
     "SortKey",
@@ -120,7 +122,7 @@ OperatorSpec = Union[
     AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
-    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, TableFunctionSpec,
+    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, RowKindSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec, RegisteredSpec,
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from penstock.functions.expr import Expr
-from penstock.jobgraph.specs.base import PROCESSING_TIME, Keys, Spec
+from penstock.jobgraph.specs.base import PROCESSING_TIME, UPDATES, Keys, Spec
 from penstock.jobgraph.specs.parts import WindowSpec
 
 
@@ -58,6 +58,22 @@ class RecordTimeSpec(Spec, frozen=True, kw_only=True, tag="record-time"):
 
     def passes_time(self) -> bool:
         return self.kind == "append"
+
+
+class RowKindSpec(Spec, frozen=True, kw_only=True, tag="row-kind"):
+    """Copies between the kinds of a changelog's rows and a column, the last one.
+
+    ``append`` adds the kinds as a column, so that each change becomes a row that is only inserted. ``take`` reads
+    them from the column, which it removes.
+    """
+
+    kind: Literal["append", "take"]
+
+    def not_streamed(self) -> str | None:
+        return UPDATES
+
+    def compaction(self) -> tuple[int, ...] | None:
+        return () if self.kind == "take" else None
 
 
 class TableFunctionSpec(Spec, frozen=True, kw_only=True, tag="table-function"):

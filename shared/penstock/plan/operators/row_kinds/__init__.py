@@ -1,0 +1,1 @@
+"""Between tables and streams: kinds of rows and event times as columns."""

@@ -1,0 +1,120 @@
+"""Stands in for what PyFlink's own tests of tables take from Java: the sink whose rows a test reads, the base classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import StreamExecutionEnvironment
+from penstock.columnar.python_values import records
+from penstock.columnar.rows import Row
+from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.registry import CONNECTORS
+from penstock.connectors.simple import DeclaredConnector
+from penstock.options import OptionSet
+from penstock.table import StreamTableEnvironment
+from penstock.types import logical as t
+from penstock.types.batch import RowKind
+from tests.compat import suite_stand_ins as java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.types import Batch
+
+OPTIONS = OptionSet("connector 'test-sink'", [])
+#: (kind, row as text) in the order in which the sinks took them.
+TAKEN: list[tuple[RowKind, str]] = []
+
+
+class TestSinkWriter(SinkWriter):
+    def write(self, batch: Batch) -> None:
+        # As a table's rows, not as a stream's records: a single column 'value' is a row, too.
+        schema = t.Schema(tuple(t.Field(f.name, f.type, row=True) for f in batch.schema.fields))
+        rows = records(batch.with_columns(schema, batch.columns))
+        kinds = [0] * len(batch) if batch.kinds is None else batch.kinds.tolist()
+        for kind, row in zip(kinds, rows, strict=True):
+            TAKEN.append((RowKind(kind), java.java_text(Row(*row), schema)))
+
+
+class TestSink(DeclaredConnector):
+    """Flink's ``test-sink`` of its own tests: keeps the rows for ``source_sink_utils.results``."""
+
+    name = "test-sink"
+    location = ()
+    roles = ("sink",)
+
+    def __init__(self) -> None:
+        super().__init__(OPTIONS)
+
+    def sink_modes(self, table: TableInfo) -> tuple[str, ...]:
+        return ("append", "retract")
+
+    def writer(self, table: TableInfo) -> TestSinkWriter:
+        return TestSinkWriter()
+
+
+def results() -> list[str]:
+    """The rows that remain of all that the sinks have taken."""
+    left: Counter[str] = Counter()
+    for kind, text in TAKEN:
+        left[text] += 1 if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
+    TAKEN.clear()
+    return list(left.elements())
+
+
+def exec_insert_table(table: Any, path: str) -> Any:
+    return table.execute_insert(path).get_job_client().get_job_execution_result().result()
+
+
+class TableTestCase(java.PyFlinkTestCase):
+    mode = "STREAMING"
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.env = StreamExecutionEnvironment.get_execution_environment()
+        cls.env.set_runtime_mode(cls.mode)
+        cls.env.set_parallelism(2)
+        cls.t_env = StreamTableEnvironment.create(cls.env)
+
+    @classmethod
+    def to_py_list(cls, actual: Any) -> list[Any]:
+        return list(actual)
+
+    @classmethod
+    def assert_equals(cls, actual: Any, expected: list[Any]) -> None:
+        found = sorted(actual)
+        assert found == sorted(expected), f"{found} != {sorted(expected)}"
+
+
+class BatchTableTestCase(TableTestCase):
+    mode = "BATCH"
+
+
+def run_with_config(config: dict[str, str], **more: Any) -> Callable[[Any], Any]:
+    """A test of settings of Java's side."""
+
+    def decorate(test: Any) -> Any:
+        def refused(*args: Any, **kwargs: Any) -> None:
+            raise java.NeedsJava(f"a test of {sorted(config)}")
+
+        return refused
+
+    return decorate
+
+
+def install(modules: dict[str, Any], submit: Any) -> None:
+    """Put the stand-ins into PyFlink's modules of tests; jobs of tables run by ``submit``."""
+    from penstock.table import running
+
+    running.submit = submit
+    CONNECTORS.register("test-sink", TestSink())
+    cases = modules["pyflink.testing.test_case_utils"]
+    cases.PyFlinkStreamTableTestCase = TableTestCase
+    cases.PyFlinkBatchTableTestCase = BatchTableTestCase
+    cases.exec_insert_table = exec_insert_table
+    cases.run_with_config = run_with_config
+    utils = modules["pyflink.testing.source_sink_utils"]
+    utils.results = utils.retract_results = results
+    modules["pyflink.testing"].source_sink_utils = utils
