@@ -27,9 +27,12 @@ from hypothesis import HealthCheck, settings
 from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 from tests.ordering import UnitScheduling, in_order
+from tests.rewriting import leave_product_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+leave_product_code()
 
 #: A test that means Spark says so: starting a Java takes seconds.
 os.environ.setdefault("PENSTOCK_ENGINE", "streaming")
