@@ -40,8 +40,8 @@ def unavailable(folder: Path | None) -> str | None:
         return f"no folder of the peers' bench given (--peers or {PEERS})"
     if not (folder / "flink" / "queries.py").exists():
         return f"{folder} has no flink/queries.py"
-    if not _python().exists():
-        return f"no Python with apache-flink at {_python()} (set {VENVS})"
+    if not python().exists():
+        return f"no Python with apache-flink at {python()} (set {VENVS})"
     for jar in _jars():
         if not Path(jar).is_file():
             return (
@@ -50,7 +50,8 @@ def unavailable(folder: Path | None) -> str | None:
     return None
 
 
-def _python() -> Path:
+def python() -> Path:
+    """The Python with apache-flink."""
     return Path(os.environ.get(VENVS, "venv")).absolute() / "flink" / "bin" / "python"
 
 
@@ -81,7 +82,7 @@ class Flink:
     def _run(self, query: str, source: str, options: Mapping[str, str], events: int) -> Figure:
         """RuntimeError when it fails."""
         warm = math.ceil(self.warm_events / events)
-        argv = [str(_python()), str(Path(__file__).with_name("flink_job.py")), query]
+        argv = [str(python()), str(Path(__file__).with_name("flink_job.py")), query]
         argv += ["--peers", str(self.folder.absolute()), "--jars", ",".join(_jars())]
         argv += [
             "--source",

@@ -73,6 +73,8 @@ def main() -> None:
     parser.add_argument("--source", required=True, help="options of the source's table, as JSON")
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--sinks", help="options of each run's sink, as JSON; default: blackhole")
+    parser.add_argument("--key", default="", help="columns of the sink's primary key")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     args = parser.parse_args()
     queries = _module(args.peers / "flink" / "queries.py")
@@ -85,9 +87,13 @@ def main() -> None:
     for view in queries.views():
         env.execute_sql(view)
     _, schema, select = queries.QUERIES[args.query]
-    env.execute_sql(f"CREATE TEMPORARY TABLE sink ({schema}) WITH ('connector' = 'blackhole')")
-    for _ in range(args.runs):
-        result = env.execute_sql(f"INSERT INTO sink {select}")
+    if args.key:
+        schema += f", PRIMARY KEY ({args.key}) NOT ENFORCED"
+    sinks = json.loads(args.sinks) if args.sinks else [{"connector": "blackhole"}] * args.runs
+    for at, sink in enumerate(sinks):
+        written = ",".join(f"'{key}' = '{value}'" for key, value in sink.items())
+        env.execute_sql(f"CREATE TEMPORARY TABLE sink{at} ({schema}) WITH ({written})")
+        result = env.execute_sql(f"INSERT INTO sink{at} {select}")
         result.wait()
         ended = time.monotonic()
         seconds = result.get_job_client().get_job_execution_result().result().get_net_runtime() / 1000

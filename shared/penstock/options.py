@@ -21,6 +21,7 @@ __all__ = [
     "duration_ms",
     "integer",
     "number",
+    "positive",
     "text",
 ]
 
@@ -170,6 +171,14 @@ def number(value: str) -> float:
 
 
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\u0001": "\x01"}
+
+
+def positive(value: str) -> int:
+    """A whole number of 1 or more."""
+    number = integer(value)
+    if number < 1:
+        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
+    return number
 
 
 def character(value: str) -> str:

@@ -89,6 +89,11 @@ class KafkaServer:
             except KafkaException:
                 time.sleep(0.1)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """As a power cut would."""
         assert self._process is not None

@@ -157,6 +157,7 @@ def _sinks(session: SqlSession) -> dict[str, SinkSpec]:
             connector=ref.connector,
             options=ref.options,
             schema=ref.schema,
+            metadata=tuple(column.key for column in ref.metadata),
             keys=tuple(ref.schema.names.index(c) for c in ref.primary_key),
             on_error=ref.options.get("on-error", "fail"),  # type: ignore[arg-type]
             not_null=NOT_NULL_ENFORCER.read(session.config),  # type: ignore[arg-type]

@@ -79,6 +79,10 @@ class Connector(ABC):
     options: Mapping[str, tuple[str, str | None, bool]] = {}
     #: metadata key → type, readable with ``METADATA FROM``.
     metadata: Mapping[str, Any] = {}
+    #: metadata key → type, of those that a sink writes: a METADATA column without VIRTUAL of a table that is
+    #: inserted into. The rows of a writer have these columns after the physical ones, in the order of
+    #: ``SourceContext.metadata``.
+    writable_metadata: Mapping[str, Any] = {}
     #: The options that say which data the table holds. A savepoint's state fits only a table with equal
     #: values of these options; other options may change. None: all options.
     location: tuple[str, ...] | None = None

@@ -28,7 +28,8 @@ class SourceContext:
         options: The table's options, as text. An option that names a secret is resolved whenever it is read.
         schema: Physical columns of the table.
         projection: Columns to deliver: indices into ``schema``.
-        metadata: Metadata keys whose columns follow those of ``projection``.
+        metadata: Metadata keys whose columns follow those of ``projection``; of a writer: those that follow the
+            columns of ``schema`` in its rows.
         pushed: The result of ``Connector.push_down``.
         config: The job's configuration.
         metrics: The operator's metrics.

@@ -72,10 +72,11 @@ class SinkOperator(SinkDriver):
     async def start(self) -> None:
         spec = self._spec
         connector = get_connector(spec.connector)
-        writer = connector.writer(TableInfo(spec.schema, spec.options))
+        writer = connector.writer(TableInfo(spec.physical, spec.options))
         context = source_context(
             self.ctx,
-            schema=spec.schema,
+            schema=spec.physical,
+            metadata=spec.metadata,
             options=spec.options,
             on_error=spec.on_error,
             bad_record=self._bad.record,

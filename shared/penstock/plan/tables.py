@@ -53,6 +53,11 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     #: ``computed`` as it was before the source took over a filter; None = ``computed`` is unchanged.
     declared: tuple[Expr, ...] | None = None
 
+    def parallelism(self, option: str) -> int | None:
+        """The parallelism that the table's option ``scan.parallelism`` or ``sink.parallelism`` asks for."""
+        asked = self.options.get(option)
+        return None if asked is None else int(asked)
+
     def place(self) -> str:
         """The location of the table's data in words, without secrets."""
         if self.location is None:

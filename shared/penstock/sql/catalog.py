@@ -231,19 +231,25 @@ def sink_ref(
             table = replace(table, options={**table.options, "sink.static-partition": json.dumps(partition)})
     info = table.info()
     stored = [c for c in table.columns if c.kind == "metadata" and not c.virtual]
-    if stored:
-        raise SqlError(
-            f"metadata column '{stored[0].name}' cannot be written",
-            expected="METADATA … VIRTUAL in a table that is inserted into",
-            got=f"'{stored[0].name}' without VIRTUAL",
-            where=str(stored[0].position),
-        )
+    written = connector.writable_metadata
+    for column in stored:
+        if column.metadata_key not in written:
+            raise SqlError(
+                f"metadata column '{column.name}' cannot be written",
+                expected="METADATA … VIRTUAL in a table that is inserted into"
+                + (f", or one of the keys {', '.join(written)}" if written else ""),
+                got=f"'{column.name}' without VIRTUAL",
+                where=str(column.position),
+            )
+    physical = _keyed(table.physical, table.primary_key)
+    told = [t.Field(c.name, written[str(c.metadata_key)]) for c in stored]
     return TableRef(
         name=table.name,
         connector=table.options["connector"],
         options=table.options,
         physical=table.physical,
-        schema=_keyed(table.physical, table.primary_key),
+        schema=t.Schema((*physical.fields, *told), physical.rowtime),
+        metadata=tuple(MetadataColumn(c.name, str(c.metadata_key)) for c in stored),
         primary_key=table.primary_key,
         guarantee=connector.sink_guarantee(info),
         sink_modes=tuple(connector.sink_modes(info)),

@@ -21,7 +21,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.sql.catalog import Catalog
+    from penstock.sql.catalog import Catalog, Table
     from penstock.sql.scope import Relation, ScopeColumn
     from penstock.sql.statements import Insert
 
@@ -48,7 +48,7 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
         where=str(insert.position),
     )
     relation = binder.statement(insert.query)
-    node = _fit(binder, insert, relation, ref, fixed)
+    node = _fit(binder, insert, relation, ref, _in_order(table, ref), fixed)
     names = [i.name for i in insert.columns or ()] or [c.name for c in relation.visible]
     return n.Sink(
         input=node,
@@ -60,16 +60,30 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
     )
 
 
+def _in_order(table: Table, ref: n.TableRef) -> list[t.Field]:
+    """The columns that INSERT gives values, in the order and with the types of the declaration. (``ref`` has
+    those of metadata last, with the connector's types.)"""
+    fields = {f.name: f for f in ref.schema.fields}
+    metadata = {column.name for column in ref.metadata}
+    found = []
+    for column in table.columns:
+        if (field_ := fields.get(column.name)) is not None:
+            declared = column.type if column.name in metadata else None
+            found.append(field_ if declared is None else t.Field(column.name, declared))
+    return found if metadata else list(ref.schema.fields)
+
+
 def _fit(
     binder: QueryBinder,
     insert: Insert,
     relation: Relation,
     table: n.TableRef,
+    wanted: Sequence[t.Field],
     fixed: Mapping[str, LiteralExpr],
 ) -> n.Node:
-    """The query's columns, by position, as the table's columns. ``fixed``: columns whose value PARTITION gives."""
+    """The query's columns, by position, as the table's columns. ``wanted``: those as declared; ``fixed``:
+    columns whose value PARTITION gives."""
     source = binder.source
-    wanted = list(table.schema.fields)
     targets = [f for f in wanted if f.name not in fixed]
     if insert.columns:
         names = {f.name: f for f in wanted}
@@ -113,8 +127,7 @@ def _fit(
     for at, (column, field_) in enumerate(zip(given, targets, strict=True)):
         if not assignable(column.type, nullable(field_.type)):
             raise _mismatch(binder, insert, table.name, given, targets, at)
-        values[field_.name] = _assign(binder, relation.ref(column), field_)
-    expressions: list[Expr] = []
+        values[field_.name] = _assigned(binder, relation.ref(column), field_)
     for field_ in wanted:
         value = values.get(field_.name)
         if value is None:
@@ -127,8 +140,11 @@ def _fit(
                     remedy="select a value for it, or declare it without NOT NULL",
                 )
             value = LiteralExpr(None, field_.type)
-        expressions.append(value)
-    schema = t.Schema(tuple(t.Field(f.name, e.type) for f, e in zip(wanted, expressions, strict=True)))
+        values[field_.name] = value
+    expressions = [_assigned(binder, values[f.name], f) for f in table.schema.fields]
+    schema = t.Schema(
+        tuple(t.Field(f.name, e.type) for f, e in zip(table.schema.fields, expressions, strict=True))
+    )
     return n.Project(input=relation.node, expressions=tuple(expressions), schema=schema)
 
 
@@ -185,7 +201,7 @@ def _text(text: str, node: exp.Expression) -> str | None:
     return written if written.count("(") == written.count(")") and "\n" not in written else None
 
 
-def _assign(binder: QueryBinder, value: Expr, target: t.Field) -> Expr:
+def _assigned(binder: QueryBinder, value: Expr, target: t.Field) -> Expr:
     if value.type.with_nullable(True) == target.type.with_nullable(True):
         return value
     return make_call("CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone)

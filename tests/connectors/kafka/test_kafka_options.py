@@ -1,6 +1,8 @@
 """What tables of Kafka topics may say. No broker is asked."""
 
 import importlib.util
+import re
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +10,17 @@ from penstock.connectors.base import TableInfo
 from penstock.connectors.kafka.client import client_properties
 from penstock.connectors.kafka.positions import specific_offsets
 from penstock.connectors.kafka.rows import key_columns, parts_of
-from penstock.connectors.kafka.settings import KAFKA_OPTIONS
+from penstock.connectors.kafka.settings import (
+    KAFKA_OPTIONS,
+    METADATA,
+    REFUSED,
+    UPSERT_OPTIONS,
+    WRITABLE_METADATA,
+)
 from penstock.connectors.registry import validate_table
 from penstock.errors import ConnectorError, UnsupportedError
 from penstock.jobgraph.specs import SinkSpec
+from penstock.options import OptionSet
 from penstock.sql.session import SqlSession
 from penstock.types import Schema
 from penstock.types import logical as t
@@ -171,3 +180,91 @@ def test_the_format_of_keys_holds_the_primary_key() -> None:
     options = {**TABLE, "connector": "upsert-kafka", "key.format": "raw"}
     with pytest.raises((ConnectorError, UnsupportedError), match="raw"):
         validate_table(SCHEMA, options, role="source", primary_key=("k_id", "name"))
+
+
+#: The options of Flink's connectors, from the factories of flink-connector-kafka 5.0.0-2.2.
+FLINK_KAFKA = [
+    "format",
+    "key.fields",
+    "key.fields-prefix",
+    "key.format",
+    "properties.bootstrap.servers",
+    "properties.group.id",
+    "scan.bounded.mode",
+    "scan.bounded.specific-offsets",
+    "scan.bounded.timestamp-millis",
+    "scan.parallelism",
+    "scan.startup.mode",
+    "scan.startup.specific-offsets",
+    "scan.startup.timestamp-millis",
+    "scan.topic-partition-discovery.interval",
+    "sink.delivery-guarantee",
+    "sink.parallelism",
+    "sink.partitioner",
+    "sink.transaction-naming-strategy",
+    "sink.transactional-id-prefix",
+    "topic",
+    "topic-pattern",
+    "value.fields-include",
+    "value.format",
+]
+FLINK_UPSERT = [
+    "format",
+    "key.fields-prefix",
+    "key.format",
+    "properties.bootstrap.servers",
+    "properties.group.id",
+    "scan.bounded.mode",
+    "scan.bounded.specific-offsets",
+    "scan.bounded.timestamp-millis",
+    "scan.parallelism",
+    "scan.topic-partition-discovery.interval",
+    "sink.buffer-flush.interval",
+    "sink.buffer-flush.max-rows",
+    "sink.delivery-guarantee",
+    "sink.parallelism",
+    "sink.transaction-naming-strategy",
+    "sink.transactional-id-prefix",
+    "topic",
+    "topic-pattern",
+    "value.fields-include",
+    "value.format",
+]
+
+
+def audited() -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """The tables of the docs: option → (kafka, upsert-kafka); metadata key → (read, written)."""
+    text = (Path(__file__).parents[3] / "docs/connectors/kafka-options.md").read_text()
+    tables = [
+        {cells[0].strip(" `"): (cells[1].strip(), cells[2].strip()) for cells in
+         (line.strip("|").split("|") for line in part.splitlines()[2:] if line.startswith("|"))}
+        for part in re.split(r"\n(?=\| (?:option|key) )", text)[1:]
+    ]  # fmt: skip
+    return tables[0], tables[1]
+
+
+@pytest.mark.parametrize(
+    ("at", "options", "flink"), [(0, KAFKA_OPTIONS, FLINK_KAFKA), (1, UPSERT_OPTIONS, FLINK_UPSERT)]
+)
+def test_every_option_of_flink_is_there_or_refused_by_name(
+    at: int, options: OptionSet, flink: list[str]
+) -> None:
+    table = {key: words[at] for key, words in audited()[0].items()}
+    assert {key for key, word in table.items() if word != "no"} == {*flink, "properties.*"}
+    own = {key for key in options.options if not key.startswith("properties.")}
+    assert own == {
+        k for k, word in table.items() if word == "yes" and not k.startswith("properties.") and k != "format"
+    }
+    assert {k for k, word in table.items() if word == "refused"} == set(REFUSED)
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_refused_option_says_why(key: str) -> None:
+    with pytest.raises(ConnectorError, match=f"'{key}' is not supported: {REFUSED[key][0]}"):
+        validate_table(SCHEMA, {**TABLE, key: "POOLING"}, role="sink")
+
+
+def test_the_metadata_of_flink_is_there() -> None:
+    table = audited()[1]
+    assert {key for key, (read, _) in table.items() if read == "yes"} == set(METADATA)
+    assert {key for key, (_, written) in table.items() if written == "yes"} == set(WRITABLE_METADATA)

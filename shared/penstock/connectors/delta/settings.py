@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from penstock.errors import SpecError
-from penstock.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, integer, text
+from penstock.options import (
+    Option,
+    OptionSet,
+    boolean,
+    bytes_size,
+    choice,
+    duration_ms,
+    integer,
+    positive,
+    text,
+)
 
 
 def version_number(value: str) -> int:
@@ -19,13 +29,6 @@ def starting_version(value: str) -> int | str:
     return value if value == "latest" else version_number(value)
 
 
-def _positive(value: str) -> int:
-    number = integer(value)
-    if number < 1:
-        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
-    return number
-
-
 OPTIONS = OptionSet(
     "connector 'delta'",
     [
@@ -38,7 +41,7 @@ OPTIONS = OptionSet(
         Option("ignoreDeletes", boolean, False, "Streaming: leave out versions that only delete.", role="source"),
         Option("ignoreChanges", boolean, False, "Streaming: give what a version adds that also deletes; rows it only rewrote come again.", role="source"),
         Option("sink.file-size", bytes_size, 128 << 20, "A data file is closed at about this size.", role="sink"),
-        Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
+        Option("sink.max-open-files", positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
         Option("sink.compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "zstd", "Of data files.", role="sink"),
         Option("auto-compaction", boolean, False, "Merge small files now and then, in commits of their own.", role="sink"),
         Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns."),

@@ -13,20 +13,13 @@ from penstock.options import (
     bytes_size,
     choice,
     duration_ms,
-    integer,
+    positive,
     text,
 )
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def _positive(value: str) -> int:
-    number = integer(value)
-    if number < 1:
-        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
-    return number
 
 
 def _name_part(value: str) -> str:
@@ -45,7 +38,7 @@ OPTIONS = OptionSet(
         Option("sink.part-prefix", _name_part, "part", "Begins the names of files.", role="sink"),
         Option("sink.part-suffix", _name_part, "", "Ends the names of files; without one the format does, '.parquet'.", role="sink"),
         Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),
-        Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time; the file that waits longest is closed for another.", role="sink"),
+        Option("sink.max-open-files", positive, 64, "So many partitions a subtask writes at a time; the file that waits longest is closed for another.", role="sink"),
         Option("sink.static-partition", text, None, "What INSERT OVERWRITE … PARTITION sets: a JSON list of the partition's values.", role="sink"),
         Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns whose values are folders 'column=value'."),
         Option("partition.default-name", text, "__DEFAULT_PARTITION__", "The folder's value for NULL and the empty string."),

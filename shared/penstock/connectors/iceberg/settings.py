@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from penstock.errors import SpecError
-from penstock.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, integer, text
+from penstock.options import (
+    Option,
+    OptionSet,
+    boolean,
+    bytes_size,
+    choice,
+    duration_ms,
+    integer,
+    positive,
+    text,
+)
 
 CATALOG_TYPES = ("rest", "sql", "jdbc")
 #: Prefixes of keys that belong to the catalog and the file system; they are passed to pyiceberg unchanged.
 PASSED_ON = ("s3.", "gcs.", "adls.", "hdfs.", "rest.", "header.", "client.", "oauth2-", "sql.")
 #: Further keys that are passed on.
 _SINGLE = ("credential", "token", "scope", "prefix")
-
-
-def _positive(value: str) -> int:
-    number = integer(value)
-    if number < 1:
-        raise SpecError("not a positive number", expected="1 or more", got=repr(value))
-    return number
 
 
 CATALOG_OPTIONS = (
@@ -36,7 +38,7 @@ OPTIONS = OptionSet(
         Option("write.format.default", choice("parquet"), "parquet", "Format of data files.", role="sink"),
         Option("write.target-file-size-bytes", bytes_size, 128 << 20, "A data file is closed at about this size.", role="sink"),
         Option("write.parquet.compression-codec", choice("zstd", "snappy", "gzip", "lz4", "none"), "zstd", "Of data files.", role="sink"),
-        Option("sink.max-open-files", _positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
+        Option("sink.max-open-files", positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
         Option("upsert-enabled", boolean, False, "Refused: rows are appended.", role="sink"),
         Option("streaming", boolean, False, "Go on with each new snapshot.", role="source"),
         Option("monitor-interval", duration_ms, 10_000, "Streaming: how often new snapshots are looked for.", role="source"),

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.connectors.kafka.client import check_properties
+from penstock.connectors.kafka.client import check_properties, client_properties
+from penstock.connectors.kafka.limits import check_at_brokers
 from penstock.connectors.kafka.positions import check_modes
 from penstock.connectors.kafka.rows import Part, key_columns, parts_of
-from penstock.connectors.kafka.settings import KAFKA_OPTIONS, METADATA, UPSERT_OPTIONS, VALUE
+from penstock.connectors.kafka.settings import (
+    KAFKA_OPTIONS,
+    METADATA,
+    REFUSED,
+    UPSERT_OPTIONS,
+    VALUE,
+    WRITABLE_METADATA,
+)
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
 from penstock.formats import get_format
@@ -29,13 +37,23 @@ class KafkaConnector(DeclaredConnector):
     location: tuple[str, ...] | None = ("topic", "topic-pattern")
     nested_projection = True
     metadata = METADATA
+    writable_metadata = WRITABLE_METADATA
 
     def __init__(self) -> None:
         super().__init__(KAFKA_OPTIONS)
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
-        super().validate(table, role=role)
         owner = self.option_set.owner
+        for key, (why, remedy) in REFUSED.items():
+            if key in table.options:
+                raise ConnectorError(
+                    f"option '{key}' is not supported: {why}",
+                    expected="no such option",
+                    got=f"'{key}' = '{table.options[key]}'",
+                    where=owner,
+                    remedy=remedy,
+                )
+        super().validate(table, role=role)
         read = self.option_set.read(table.options)
         self._check_topic(read, role)
         check_modes(read, owner)
@@ -53,6 +71,10 @@ class KafkaConnector(DeclaredConnector):
         if key is not None and key.columns:
             key.check(written=role == "sink")
         check_properties(table.options, owner)
+        transactional = role == "sink" and self.sink_guarantee(table) == "exactly-once"
+        topics = (read["topic"] or "").split(";")
+        properties = client_properties(table.options, owner)
+        check_at_brokers(properties, topics, role, owner, transactional=transactional)
 
     def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:
         owner = self.option_set.owner
@@ -168,7 +190,6 @@ class UpsertKafkaConnector(KafkaConnector):
     """
 
     name = "upsert-kafka"
-    location = ("topic",)
 
     def __init__(self) -> None:
         DeclaredConnector.__init__(self, UPSERT_OPTIONS)

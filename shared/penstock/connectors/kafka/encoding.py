@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from penstock.connectors.kafka.latest import LatestByKey
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
@@ -24,6 +26,9 @@ class OutMessage(NamedTuple):
     key: bytes | None
     value: bytes | None
     partition: int = ANY_PARTITION
+    #: ms since the epoch; 0: the time of sending.
+    timestamp: int = 0
+    headers: Sequence[tuple[str, bytes | None]] | None = None
 
     @property
     def size(self) -> int:
@@ -45,8 +50,14 @@ class MessageEncoder:
         self._parts = parts
         self._partitioner = option_set.read(table.options).get("sink.partitioner", "default")
 
+    def buffer(self, read: Mapping[str, Any], emit: Callable[[list[OutMessage]], None]) -> LatestByKey | None:
+        """What holds messages back so that only the newest of a key is written, if the options say so."""
+        rows, interval_ms = read.get("sink.buffer-flush.max-rows"), read.get("sink.buffer-flush.interval")
+        return LatestByKey(rows, interval_ms, emit) if rows and interval_ms else None
+
     async def open(self, ctx: SourceContext, partitions: int) -> None:
         """Make the encoders, for a topic with ``partitions`` partitions."""
+        self._metadata = {name: len(ctx.schema) + i for i, name in enumerate(ctx.metadata)}
         keys = ctx.pushed.get("keys", ())
         self._key, self._value = self._parts(keys)
         if self._key is not None:
@@ -69,18 +80,33 @@ class MessageEncoder:
         if self._value.format.changelog:
             # The encoded values contain the kinds of changes.
             values = self._value_encoder.encode(batch.select(self._value.columns))
-            return self._messages(keys, values)
+            return self._messages(batch, keys, values)
         rows = batch.select(self._value.columns).with_kinds(None)
         if signs is None or bool((signs > 0).all()):
             values = self._value_encoder.encode(rows)
         else:
             kept = iter(self._value_encoder.encode(rows.filter(signs > 0)))
             values = [next(kept) if sign > 0 else None for sign in signs.tolist()]
-        return self._messages(keys, values)
+        return self._messages(batch, keys, values)
 
-    def _messages(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[OutMessage]:
+    def _messages(
+        self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> list[OutMessage]:
         partitions = self._partitions_of(len(keys))
+        if self._metadata:
+            told = (self._times(batch), self._headers(batch))
+            return [OutMessage(*row) for row in zip(keys, values, partitions, *told, strict=True)]
         return [OutMessage(k, v, p) for k, v, p in zip(keys, values, partitions, strict=True)]
+
+    def _times(self, batch: Batch) -> list[int]:
+        at = self._metadata.get("timestamp")
+        if at is None:
+            return [0] * len(batch)
+        return [0 if us is None else us // 1000 for us in batch.columns[at].storage_list()]
+
+    def _headers(self, batch: Batch) -> list[list[tuple[str, bytes | None]] | None]:
+        at = self._metadata.get("headers")
+        return [None] * len(batch) if at is None else batch.columns[at].to_pylist()
 
     def _partitions_of(self, count: int) -> list[int]:
         match self._partitioner:

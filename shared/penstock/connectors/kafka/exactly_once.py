@@ -25,6 +25,7 @@ import msgspec
 
 from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
 from penstock.connectors.kafka.encoding import OutMessage
+from penstock.connectors.kafka.limits import TRANSACTION_TIMEOUT_MS
 from penstock.connectors.kafka.producer import KafkaProducer, TakenOverError
 from penstock.connectors.staging import StagedWriter
 from penstock.errors import ConnectorError, FencedError
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.kafka")
 
-#: How long the broker keeps an abandoned transaction open, unless a property says otherwise.
-_TRANSACTION_TIMEOUT_MS = "300000"
 #: The number of messages handed to the client at a time while an epoch is published.
 _SLICE = 2_000
 #: The most jobs that a marker remembers: jobs that were restored from each other's savepoints.
@@ -85,7 +84,7 @@ class Transactions:
         """A producer that has fenced all earlier ones. Also reads the broker's marker."""
         if self._producer is not None:
             return self._producer
-        timeout = self._properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        timeout = self._properties.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         producer = KafkaProducer(
             self._properties, self._topic, self._where,
             **{"transactional.id": self._name, "transaction.timeout.ms": timeout},
@@ -150,7 +149,7 @@ class Transactions:
                 for key, _ in item.objects:
                     rows = await load(key)
                     for first in range(0, len(rows), _SLICE):
-                        producer.send(OutMessage(*row) for row in rows[first : first + _SLICE])
+                        producer.send(map(_message, rows[first : first + _SLICE]))
                         await producer.drain()
             except BaseException:
                 await self.forget()
@@ -218,6 +217,13 @@ class Transactions:
         self._caller.close()
 
 
+def _message(row: StagedMessage) -> OutMessage:
+    message = OutMessage(*row)
+    if message.headers:
+        return message._replace(headers=[(name, value) for name, value in message.headers])
+    return message
+
+
 class ExactlyOnceWriter(StagedWriter):
     """Stages messages and writes them in a Kafka transaction when their checkpoint is complete."""
 
@@ -228,6 +234,7 @@ class ExactlyOnceWriter(StagedWriter):
         self._owner = option_set.owner
         self._topic = self._options["topic"]
         self._encoder = encoder
+        self._latest = encoder.buffer(self._options, self._take_all)
         #: transactional id → its transactions
         self._transactions: dict[str, Transactions] = {}
 
@@ -268,7 +275,18 @@ class ExactlyOnceWriter(StagedWriter):
 
     def write(self, batch: Batch) -> None:
         messages = self._encoder.encode(batch)
+        if self._latest is not None:
+            self._latest.add(messages)
+        else:
+            self._take_all(messages)
+
+    def _take_all(self, messages: list[OutMessage]) -> None:
         self._take(messages, sum(m.size for m in messages))
+
+    def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        if self._latest is not None:
+            self._latest.flush()
+        return super().begin_checkpoint(checkpoint_id)
 
     async def _publish(
         self, item: Committable, load: Callable[[str], Awaitable[Sequence[StagedMessage]]]
@@ -319,6 +337,8 @@ class ExactlyOnceWriter(StagedWriter):
             caller.close()
 
     async def close(self) -> None:
+        if self._latest is not None:
+            self._latest.close()
         await super().close()
         for transactions in self._transactions.values():
             await transactions.close()

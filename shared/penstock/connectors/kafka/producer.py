@@ -125,8 +125,8 @@ class KafkaProducer:
         produce, topic, pending = self._client.produce, self.topic, self._pending
         try:
             for _ in range(min(most, len(pending))):
-                key, value, partition = pending[0]
-                produce(topic, value, key, partition)
+                key, value, partition, timestamp, headers = pending[0]
+                produce(topic, value, key, partition, None, None, timestamp, headers)
                 pending.popleft()
             self._client.poll(0)
         except BufferError:

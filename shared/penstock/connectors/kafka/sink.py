@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.connectors.base import SourceContext, TableInfo
-    from penstock.connectors.kafka.encoding import MessageEncoder
+    from penstock.connectors.kafka.encoding import MessageEncoder, OutMessage
     from penstock.options import OptionSet
     from penstock.types import Batch
 
@@ -38,6 +38,7 @@ class KafkaWriter(SinkWriter):
         self._properties = client_properties(table.options, option_set.owner)
         self._owner = option_set.owner
         self._encoder = encoder
+        self._latest = encoder.buffer(self._options, self._send)
         self._producer: KafkaProducer | None = None
         self._waits = self._options["sink.delivery-guarantee"] != "none"
 
@@ -54,7 +55,14 @@ class KafkaWriter(SinkWriter):
         return self._producer
 
     def write(self, batch: Batch) -> None:
-        self._out.send(self._encoder.encode(batch))
+        messages = self._encoder.encode(batch)
+        if self._latest is not None:
+            self._latest.add(messages)
+        else:
+            self._out.send(messages)
+
+    def _send(self, messages: list[OutMessage]) -> None:
+        self._out.send(messages)
 
     def ready(self) -> bool:
         return not self._out.full
@@ -63,6 +71,9 @@ class KafkaWriter(SinkWriter):
         await self._out.drain()
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
+        if self._latest is not None:
+            self._latest.flush()
+
         async def stored() -> list[bytes]:
             if self._waits:
                 await self._out.flush()
@@ -73,8 +84,12 @@ class KafkaWriter(SinkWriter):
         return stored()
 
     async def finish(self) -> None:
+        if self._latest is not None:
+            self._latest.flush()
         await self._out.flush()
 
     async def close(self) -> None:
+        if self._latest is not None:
+            self._latest.close()
         if self._producer is not None:
             await self._producer.close()

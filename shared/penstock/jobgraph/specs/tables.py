@@ -90,6 +90,13 @@ class SinkSpec(Spec, frozen=True, kw_only=True, tag="sink"):
     not_null: Literal["ERROR", "DROP"] | None = None
     #: What happens to a text or bytes whose length differs from the declared one.
     type_length: Literal["IGNORE", "TRIM_PAD", "ERROR"] = "IGNORE"
+    #: The connector's metadata keys that the last columns of ``schema`` hold.
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def physical(self) -> Schema:
+        """The columns of ``schema`` without those of metadata."""
+        return self.schema.select(range(len(self.schema) - len(self.metadata)))
 
     def not_streamed(self) -> str | None:
         if self.connector == "collect":

@@ -53,11 +53,12 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
             # machine, its rows would be late.
             idle_timeout_ms=0 if table.bounded else watermark.idle_timeout_ms,
         )
+    readers = table.parallelism("scan.parallelism") or tr.parallelism
     enumerator = PlannedOperator(
         uid=tr.earlier_uid("enumerator", node) if node.uid is None else f"{node.uid}-enumerator",
         name=f"Enumerator: {table.name}",
         spec=s.EnumeratorSpec(
-            connector=table.connector, options=table.options, schema=schema, reader_parallelism=tr.parallelism
+            connector=table.connector, options=table.options, schema=schema, reader_parallelism=readers
         ),
         inputs=[],
         output=ASSIGNMENT_SCHEMA,
@@ -98,7 +99,7 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
         f"Source: {table.name}",
         spec,
         [OperatorInput(enumerator, Broadcast())],
-        parallelism=tr.parallelism,
+        parallelism=readers,
         uid=node.uid,
         keeps="split positions",
         guarantee=table.guarantee,

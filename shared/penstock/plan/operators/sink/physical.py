@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
+from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Hash
 from penstock.plan.operator_graph import OperatorInput
@@ -21,7 +22,8 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
     inp = tr.visit(node.input)
     how = tr.modes.sinks[id(node)]
     table = node.table
-    parallelism = 1 if table.connector == "collect" else node.parallelism or inp.source.parallelism
+    asked = node.parallelism or table.parallelism("sink.parallelism")
+    parallelism = 1 if table.connector == "collect" else asked or inp.source.parallelism
     if how.materialize:
         source, width = tr.keyed(inp, how.keys)
         made = tr.add(
@@ -31,11 +33,19 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
                 f"({a_row(node.input.schema)})", mode="upsert",
         )  # fmt: skip
         inp = OperatorInput(made)
-        parallelism = 1 if table.connector == "collect" else node.parallelism or width
+        parallelism = 1 if table.connector == "collect" else asked or width
     if parallelism == 1:
         inp = tr.single(inp)
     elif how.mode != "append" and how.keys and inp.source.parallelism != parallelism:
         inp = OperatorInput(inp.source, Hash(how.keys), inp.tag)
+    elif how.mode != "append" and not how.keys and inp.source.parallelism != parallelism:
+        raise UnsupportedError(
+            "changes without a key at another parallelism: the old and the new row of an update could change places",
+            expected=f"'sink.parallelism' = '{inp.source.parallelism}', or a PRIMARY KEY",
+            got=str(parallelism),
+            where=f"table '{table.name}'",
+            remedy="declare the table's PRIMARY KEY, or remove 'sink.parallelism'",
+        )
     stored = table.connector != "collect"
     spec = s.SinkSpec(
         connector=table.connector,
@@ -47,6 +57,7 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
         keys=how.keys or tuple(table.schema.names.index(c) for c in table.primary_key),
         on_error=table.options.get("on-error", "fail"),  # type: ignore[arg-type]
         not_null=NOT_NULL_ENFORCER.read(tr.config) if stored else None,  # type: ignore[arg-type]
+        metadata=tuple(column.key for column in table.metadata),
         type_length=TYPE_LENGTH_ENFORCER.read(tr.config) if stored else "IGNORE",  # type: ignore[arg-type]
     )
     return tr.add(
