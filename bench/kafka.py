@@ -127,7 +127,12 @@ def fill(server: KafkaServer, format_: str, events: int, rate: int) -> str:
 
 
 def ours(
-    client: ClusterClient, query: str, source: dict[str, str], sink: dict[str, str], args: argparse.Namespace, broker: int
+    client: ClusterClient,
+    query: str,
+    source: dict[str, str],
+    sink: dict[str, str],
+    args: argparse.Namespace,
+    broker: int,
 ) -> tuple[float, float]:
     """(seconds, CPU seconds) of the job."""
     script = TABLE.format(options=options_of(source)) + VIEWS
@@ -196,7 +201,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         server = stack.enter_context(broker(folder / "kafka"))
         cluster = stack.enter_context(EmbeddedCluster(taskmanagers=2, slots=1, data_dir=folder / "cluster"))
         client = stack.enter_context(ClusterClient(cluster.rest_url))
-        print("| format | guarantee | query | Penstock k ev/CPU s | Flink | ratio | rows |\n|---|---|---|---|---|---|---|", flush=True)
+        print(
+            "| format | guarantee | query | Penstock k ev/CPU s | Flink | ratio | rows |\n|---|---|---|---|---|---|---|",
+            flush=True,
+        )
         for format_ in args.formats:
             source = source_of(server, fill(server, format_, args.events, args.rate), format_)
             for guarantee in args.guarantees:
@@ -205,15 +213,26 @@ def main(argv: Sequence[str] | None = None) -> int:
                     seconds, used = ours(client, query, source, sink, args, server.pid)
                     mine = args.events / used / 1000
                     rows, peer, ratio = str(rows_of(server, sink)), "", ""
-                    print(f"{query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s", file=sys.stderr, flush=True)
+                    print(
+                        f"{query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                     if args.peers:
                         sinks = [sink_of(server, query, format_, guarantee) for _ in range(args.flink_runs)]
                         seconds, used = theirs(query, source, sinks, args)
-                        print(f"Flink {query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s", file=sys.stderr, flush=True)
+                        print(
+                            f"Flink {query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s",
+                            file=sys.stderr,
+                            flush=True,
+                        )
                         flinks = args.events / used / 1000
                         peer, ratio = f"{flinks:,.0f}", f"{mine / flinks:.2f}"
                         rows += f" / {rows_of(server, sinks[-1])}"
-                    print(f"| {format_} | {guarantee} | {query} | {mine:,.0f} | {peer} | {ratio} | {rows} |", flush=True)
+                    print(
+                        f"| {format_} | {guarantee} | {query} | {mine:,.0f} | {peer} | {ratio} | {rows} |",
+                        flush=True,
+                    )
     return 0
 
 
@@ -227,7 +246,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--rate", type=int, default=100_000, help="events a second of event time")
     parser.add_argument("--flink-runs", type=int, default=4, help="in one JVM; the last counts")
-    parser.add_argument("--set", type=lambda text: text.partition("=")[::2], action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--set", type=lambda text: text.partition("=")[::2], action="append", default=[], metavar="KEY=VALUE"
+    )
     peers = os.environ.get(flink.PEERS)
     parser.add_argument("--peers", type=Path, default=Path(peers) if peers else None, help="folder of the peers' bench: runs Flink beside each query")  # fmt: skip
     args = parser.parse_args(argv)

@@ -139,6 +139,11 @@ class Connector(ABC):
         """``exactly-once`` (replayable), ``at-least-once`` or ``at-most-once``."""
         return "exactly-once"
 
+    def nested_projection_of(self, table: TableInfo) -> bool:
+        """Whether a source of ``table`` can deliver a ROW column with fewer fields: ``nested_projection``, unless
+        its format cannot."""
+        return self.nested_projection
+
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
         """Metadata key → type that a source of ``table`` offers: ``metadata``, and what its format adds."""
         return self.metadata

@@ -54,6 +54,12 @@ class DeclaredConnector(Connector):
             self.takes_format and name is not None and get_format(name, where=self.option_set.owner).changelog
         )
 
+    def nested_projection_of(self, table: TableInfo) -> bool:
+        """Not for messages whose fields are known by their order alone."""
+        name = table.options.get("value.format") or table.options.get("format")
+        positional = name is not None and get_format(name, where=self.option_set.owner).positional
+        return self.nested_projection and not (self.takes_format and positional)
+
     def check_role(self, role: str) -> None:
         """ConnectorError if the connector cannot be a ``role``."""
         if role not in self.roles:

@@ -144,6 +144,8 @@ class Format(ABC):
     messages: bool = True
     #: True: rows have kinds, and a table that is read in this format is a changelog (``retract``).
     changelog: bool = False
+    #: Messages hold fields by their order, without names: read with fewer fields of a ROW, they would be misread.
+    positional: bool = False
     #: What records say beside the row: key → type. ``METADATA FROM 'value.<key>'`` reads it.
     metadata: Mapping[str, LogicalType] = {}
     #: File name extension, without the dot.

@@ -45,6 +45,9 @@ class FilesystemConnector(DeclaredConnector):
         if role == "source" and "source.monitor-interval" not in table.options:
             self._check_there(table)
 
+    def nested_projection_of(self, table: TableInfo) -> bool:
+        return True  # Files that hold fields by their order hold their schema, too.
+
     def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
         if "path" not in options:
             return options

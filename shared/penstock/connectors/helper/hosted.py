@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceMode, TableInfo
 
 _DECLARED = (
-    "options", "metadata", "location", "overwrites", "partitioned", "lookup_caches", "nested_projection",
+    "options", "metadata", "location", "overwrites", "partitioned", "lookup_caches", "nested_projection", "writable_metadata",
     "in_process", "runs",
 )  # fmt: skip
 
@@ -53,6 +53,9 @@ class Hosted(Connector):
 
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
         return self.inner.metadata_of(table)
+
+    def nested_projection_of(self, table: TableInfo) -> bool:
+        return self.inner.nested_projection_of(table)
 
     def source_mode(self, table: TableInfo) -> SourceMode:
         return self.inner.source_mode(table)

@@ -50,6 +50,7 @@ class AvroFormat(Format):
     name = "avro"
     options = OPTIONS
     extension = "avro"
+    positional = True
 
     def __init__(self) -> None:
         self.files = AvroFiles(OPTIONS)
