@@ -119,7 +119,7 @@ async def test_an_updating_query_is_written_and_read_again(shared_kafka, name):
 
 
 def test_a_schema_is_refused_for_a_sink(shared_kafka):
-    given = options(shared_kafka, "t", **{"debezium-json.schema-include": "true"})
+    given = options(shared_kafka, shared_kafka.topic(), **{"debezium-json.schema-include": "true"})
     validate_table(SCHEMA, given, role="source")
     del given["scan.startup.mode"], given["scan.bounded.mode"]
     with pytest.raises(ConnectorError, match="schema-include"):
