@@ -75,7 +75,7 @@ class Tree(threading.Thread):
                 parents[int(entry)] = int(fields[1])
                 used[int(entry)] = (int(fields[11]) + int(fields[12])) / _TICK
         mine = {os.getpid()}
-        found = True
+        found = {0}
         while found:
             found = {p for p, parent in parents.items() if parent in mine} - mine - self._others
             mine |= found

@@ -44,12 +44,12 @@ class KafkaConnector(DeclaredConnector):
 
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         owner = self.option_set.owner
-        for key, (why, remedy) in REFUSED.items():
-            if key in table.options:
+        for option, (why, remedy) in REFUSED.items():
+            if option in table.options:
                 raise ConnectorError(
-                    f"option '{key}' is not supported: {why}",
+                    f"option '{option}' is not supported: {why}",
                     expected="no such option",
-                    got=f"'{key}' = '{table.options[key]}'",
+                    got=f"'{option}' = '{table.options[option]}'",
                     where=owner,
                     remedy=remedy,
                 )

@@ -28,7 +28,7 @@ class OutMessage(NamedTuple):
     partition: int = ANY_PARTITION
     #: ms since the epoch; 0: the time of sending.
     timestamp: int = 0
-    headers: Sequence[tuple[str, bytes | None]] | None = None
+    headers: list[tuple[str, str | bytes | None]] | None = None
 
     @property
     def size(self) -> int:
@@ -104,7 +104,7 @@ class MessageEncoder:
             return [0] * len(batch)
         return [0 if us is None else us // 1000 for us in batch.columns[at].storage_list()]
 
-    def _headers(self, batch: Batch) -> list[list[tuple[str, bytes | None]] | None]:
+    def _headers(self, batch: Batch) -> list[list[tuple[str, str | bytes | None]] | None]:
         at = self._metadata.get("headers")
         return [None] * len(batch) if at is None else batch.columns[at].to_pylist()
 

@@ -69,7 +69,8 @@ class _Brokers:
             "isolation.level",
         )
         given = {k: v for k, v in properties.items() if k not in others}
-        self._client = AdminClient({**given, "error_cb": self._note, "log_level": 0})
+        config: dict[str, Any] = {**given, "error_cb": self._note, "log_level": 0}
+        self._client = AdminClient(config)
         self._id: int | None = None
 
     def _note(self, error: Any) -> None:
@@ -121,7 +122,7 @@ class _Brokers:
 
 def _check_topics(brokers: _Brokers, names: Iterable[str], role: Role, settings: Mapping[str, str]) -> None:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AclOperation
+    from confluent_kafka.admin._acl import AclOperation
 
     needed = AclOperation.READ if role == "source" else AclOperation.WRITE
     made_by_writing = role == "sink" and settings.get("auto.create.topics.enable") == "true"
