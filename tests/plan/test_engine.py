@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def no_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(query: str, config: dict[str, str] | None = None, spark: SparkSupport | None = HERE) -> JobGraph:
-    session = SqlSession({"parallelism.default": "2", **(config or {})}, spark=spark)
+    small = {"execution.engine.auto.small-input": "0"}
+    session = SqlSession({"parallelism.default": "2", **small, **(config or {})}, spark=spark)
     for statement in TABLES.split(";")[:-1]:
         session.execute(statement)
     job = session.execute(query).job
@@ -63,6 +65,9 @@ def refuse(graph: JobGraph) -> None:
         (COUNT.format("endless"), {}, HERE, "streaming: a source is unbounded"),
         (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s"}, HERE, "streaming: it begins from a savepoint"),
         (COUNT.format("ended"), {"execution.state-recovery.path": "savepoints/s", "execution.runtime-mode": "BATCH"}, HERE, "streaming: it begins from a savepoint"),
+        (COUNT.format("ended"), {"execution.engine.auto.small-input": "1 kb"}, HERE, "streaming: a query of about"),
+        (COUNT.format("ended"), {"execution.engine.auto.small-input": "1 kb", "execution.engine": "spark"}, HERE, "spark: execution.engine"),
+        (COUNT.format("ended"), {"execution.engine.auto.small-input": "2 b"}, HERE, "spark: all sources"),
         ("SELECT 1", {}, HERE, "streaming: it reads no table"),
         ("SELECT 1", {"execution.engine": "spark"}, HERE, "spark: execution.engine = spark"),
         (COUNT.format("ended"), {}, NOT_HERE, "streaming: all sources are bounded, but Spark is not installed here"),
@@ -75,6 +80,27 @@ def test_choice(query: str, config: dict[str, str], spark: SparkSupport, first_l
     assert head == "== Engine =="
     assert line.startswith(first_line)
     assert any(isinstance(s, SparkQuerySpec) for s in specs(graph)) == first_line.startswith("spark")
+
+
+def test_a_query_of_small_files_is_not_for_spark_and_an_insert_is(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,2\n")
+    (tmp_path / "b.csv").write_text("3,4\n5,6\n")
+    session = SqlSession({"execution.engine.auto.small-input": "12 b"}, spark=HERE)
+    options = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv'"
+    session.execute(f"CREATE TABLE small (k BIGINT, n BIGINT) WITH ({options})")
+    session.execute("CREATE TABLE shown (k BIGINT, n BIGINT) WITH ('connector' = 'print')")
+    session.execute(f"CREATE TABLE other (k BIGINT, n BIGINT) WITH ({options})")
+
+    def engine(statement: str) -> str:
+        job = session.execute(statement).job
+        assert job is not None
+        return job.job_graph.plan.splitlines()[1]
+
+    assert engine(COUNT.format("small")).startswith("streaming: a query of about 12 bytes")
+    assert engine("SELECT a.k FROM small AS a JOIN other AS b ON a.k = b.n").startswith("spark: all sources")
+    assert engine("INSERT INTO shown SELECT * FROM small").startswith("spark: all sources")
+    (tmp_path / "c.csv").write_text("7,8\n")
+    assert engine(COUNT.format("small")).startswith("spark: all sources")
 
 
 @pytest.mark.parametrize("lenient", ["false", "true"])

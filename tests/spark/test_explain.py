@@ -40,7 +40,7 @@ def orders(tmp_path: Path) -> str:
 
 
 def session(orders: str, support: SparkSupport | None = None, **config: str) -> SqlSession:
-    made = SqlSession(config, spark=support or spark_support())
+    made = SqlSession({"execution.engine.auto.small-input": "0", **config}, spark=support or spark_support())
     made.execute(orders)
     return made
 

@@ -49,8 +49,16 @@ ENGINE = define(
     "execution.engine",
     "auto",
     one_of("auto", "streaming", "spark"),
-    "Engine of the job. `auto`: Spark when all sources are bounded, else streaming. "
+    "Engine of the job. `auto`: Spark when all sources are bounded and the job is no small query, else streaming. "
     "`PENSTOCK_ENGINE` in the environment is the default for jobs that name none.",
+)
+SMALL_INPUT = define(
+    "execution.engine.auto.small-input",
+    16 * 1024 * 1024,
+    parse_bytes,
+    "Where the engine is `auto`: a query whose rows somebody waits for (SELECT, `collect`) runs on the streaming "
+    "engine if the files and tables that it reads have this many bytes at most, because it answers before Spark has "
+    "started. Jobs that write tables, and inputs of unknown size, are not meant. `0`: never.",
 )
 BACKFILL_ENGINE = define(
     "execution.backfill.engine",

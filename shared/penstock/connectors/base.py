@@ -119,6 +119,10 @@ class Connector(ABC):
         """Whether the source of ``table`` ends."""
         return False
 
+    def estimated_bytes(self, table: TableInfo) -> int | None:
+        """About how many bytes a bounded source reads; None: unknown. Planning asks before it chooses the engine."""
+        return None
+
     def push_down(
         self, table: TableInfo, *, columns: Sequence[int], equals: Mapping[int, Any]
     ) -> Mapping[str, Any]:

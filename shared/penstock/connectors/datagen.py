@@ -47,6 +47,9 @@ OPTIONS = OptionSet(
     prefixes=("fields.",),
 )  # fmt: skip
 
+#: For the estimate of a table's size.
+_BYTES_OF_A_FIELD = 16
+
 _FIELD_OPTIONS = {
     "kind": Option("kind", choice("random", "sequence"), "random"),
     "min": Option("min", number),
@@ -268,6 +271,10 @@ class DatagenConnector(DeclaredConnector):
 
     def is_bounded(self, table: TableInfo) -> bool:
         return total_rows(table) is not None
+
+    def estimated_bytes(self, table: TableInfo) -> int | None:
+        rows = total_rows(table)
+        return None if rows is None else rows * len(table.schema) * _BYTES_OF_A_FIELD
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         return SharesEnumerator(total_rows(table))

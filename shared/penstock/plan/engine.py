@@ -25,6 +25,7 @@ from penstock.config import (
     RECOVERY_PATH,
     RESTART_STRATEGY,
     RUNTIME_MODE,
+    SMALL_INPUT,
     SPARK_MASTER,
     SPARK_REMOTE,
 )
@@ -42,7 +43,7 @@ from penstock.jobgraph.specs import SinkSpec, SparkProgramSpec, SparkQuerySpec
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 #: Environment variable of the planning process: the engine of jobs that name none.
 ENGINE_VARIABLE = "PENSTOCK_ENGINE"
@@ -114,6 +115,25 @@ def choose_engine(
     if spark.missing is not None:
         return EngineChoice("streaming", f"all sources are bounded, but {spark.missing}")
     return EngineChoice("spark", f"all sources are bounded ({RUNTIME_MODE.key} = {mode})")
+
+
+def for_small_input(
+    choice: EngineChoice, config: Mapping[str, str], sizes: Iterable[int | None]
+) -> EngineChoice:
+    """The streaming engine instead of a Spark that nobody asked for, if a query reads few bytes. ``sizes``: the
+    estimates of its tables; None for an unknown size."""
+    limit = SMALL_INPUT.read(config)
+    if choice.engine != "spark" or choice.asked or not limit:
+        return choice
+    total = 0
+    for size in sizes:
+        if size is None or total + size > limit:
+            return choice
+        total += size
+    return EngineChoice(
+        "streaming",
+        f"a query of about {total:,} bytes ({SMALL_INPUT.key} = {limit:,}) answers before Spark has started",
+    )
 
 
 def on_spark(graph: JobGraph) -> JobGraph:

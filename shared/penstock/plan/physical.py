@@ -13,7 +13,7 @@ from penstock.plan import nodes as n
 from penstock.plan.backfill import with_backfill
 from penstock.plan.chaining import build_vertices
 from penstock.plan.earlier_ids import originals_of
-from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, on_spark
+from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, for_small_input, on_spark
 from penstock.plan.explain import explain
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
@@ -21,7 +21,7 @@ from penstock.plan.rewriting import walk
 from penstock.plan.translation import Translator, is_bounded_final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 def default_max_parallelism(parallelism: int) -> int:
@@ -38,11 +38,13 @@ def plan_job(
     late_sink: n.TableRef | None = None,
     python_path: tuple[str, ...] = (),
     spark: SparkSupport | None = None,
+    input_bytes: Callable[[n.TableRef], int | None] | None = None,
 ) -> JobGraph:
     """The job graph of a plan. UnsupportedError for what the engine cannot run.
 
     ``push_down``: asks a table's connector which equalities the connector applies itself.
     ``late_sink``: the table that receives late rows of window aggregates.
+    ``input_bytes``: estimates the bytes of a table that is read; None for an unknown size.
     ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """
     each_alone = optimize(plan, push_down, late_sink, as_one_job=False)
@@ -68,12 +70,15 @@ def plan_job(
     if spark is None:
         return with_backfill(graph_of(streaming), graph_of, None)
     facts = Analysis()
+    scans = [node.table for node in walk(optimized.sinks) if isinstance(node, n.Scan)]
     choice = choose_engine(
         plan.config,
         bounded=all(facts.of(sink).bounded for sink in optimized.sinks),
-        reads_tables=any(isinstance(node, n.Scan) for node in walk(optimized.sinks)),
+        reads_tables=bool(scans),
         spark=spark,
     )
+    if input_bytes is not None and all(sink.table.connector == "collect" for sink in optimized.sinks):
+        choice = for_small_input(choice, plan.config, (input_bytes(table) for table in scans))
     if choice.engine == "spark":
         graph = graph_of(1, streaming=False)
         try:

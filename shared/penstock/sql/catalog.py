@@ -187,6 +187,13 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
     )
 
 
+def input_bytes(table: TableRef) -> int | None:
+    """About how many bytes a query reads of the table; None if its connector does not know."""
+    from penstock.connectors.registry import get_connector, table_info
+
+    return get_connector(table.connector).estimated_bytes(table_info(table.physical, table.options))
+
+
 def _changelog(connector: Connector, table: Table) -> SourceMode:
     mode = connector.source_mode(table.info())
     if mode == "upsert" and not table.primary_key:

@@ -16,7 +16,7 @@ from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
 from penstock.sql import statements as st
-from penstock.sql.catalog import sink_ref
+from penstock.sql.catalog import input_bytes, sink_ref
 from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
 from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
@@ -301,6 +301,7 @@ class SqlSession:
                 late_sink=self._late_sink(),
                 python_path=tuple(self.python_path),
                 spark=self._spark,
+                input_bytes=input_bytes,
             )
         except PenstockError as err:
             err.where = err.where or str(position)

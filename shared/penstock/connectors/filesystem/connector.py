@@ -71,6 +71,12 @@ class FilesystemConnector(DeclaredConnector):
     def is_bounded(self, table: TableInfo) -> bool:
         return "source.monitor-interval" not in table.options
 
+    def estimated_bytes(self, table: TableInfo) -> int | None:
+        from penstock.connectors.filesystem.paths import open_files
+
+        files, path = open_files(table.options["path"], table.options)
+        return sum(file.size for file in files.list(path))
+
     def partitions(self, table: TableInfo) -> list[tuple[str, bool]]:
         from penstock.connectors.filesystem.partitions import partitions_of
 

@@ -4,6 +4,7 @@ driver that the job names."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.base import (
@@ -110,6 +111,15 @@ class JdbcConnector(DeclaredConnector):
 
     def is_bounded(self, table: TableInfo) -> bool:
         return True
+
+    def estimated_bytes(self, table: TableInfo) -> int | None:
+        url = table.options["url"]
+        if only_spark(table.options) or is_server(table.options):
+            return None
+        try:
+            return os.path.getsize(database_path(url))
+        except OSError:  # reading the table says what is wrong
+            return None
 
     def source_guarantee(self, table: TableInfo) -> str:
         return "exactly-once while the table does not change"
