@@ -34,7 +34,7 @@ ALLOWED = {
     ): "programs, through the descriptors that penstock.api exports",
     ("*/columnar/rows.py", "*"): "programs, through the Row that penstock.api exports",
     (
-        "*/operators/window_functions.py",
+        "*/operators/triggers.py",
         "is_*",
     ): "programs, through the TriggerResult that penstock.api exports",
     ("*/connectors/*.py", "*Connector"): "the register of connectors, by import path",
