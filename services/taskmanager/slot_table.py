@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InternalError
 from penstock.messages.cluster import Ack, Refused
 from penstock.messages.job_master import SlotOffer
-from penstock.messages.resource_manager import SlotStatus
 from penstock.messages.task_manager import (
     AllocateSlot,
     DeploySlot,
@@ -29,6 +28,7 @@ from penstock.messages.task_manager import (
     SlotCommand,
 )
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
+from penstock_services.taskmanager.admission import admit, deployed_since, fenced
 from penstock_services.taskmanager.events import (
     Deliver,
     Delivered,
@@ -51,6 +51,7 @@ from penstock_services.taskmanager.tracking import Tracking
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.messages.resource_manager import SlotStatus
     from penstock.messages.slot import Deploy, FromSlot
     from penstock_services.taskmanager.events import Effect, Event
 
@@ -94,33 +95,11 @@ class SlotTable:
             slot.tracking.reported(report)
 
     def report(self) -> list[SlotStatus]:
-        return [
-            SlotStatus(
-                index=slot.index,
-                state=slot.state.reported,
-                job_id=slot.job_id,
-                allocation_id=slot.allocation_id,
-                pid=slot.pid,
-            )
-            for slot in self.slots
-        ]
+        return [slot.status() for slot in self.slots]
 
     def admit(self, preface: dict[str, Any]) -> tuple[Admission, str]:
         """What to do with a data connection with this (not yet verified) preface."""
-        slot = self.of_allocation(preface["target_allocation"])
-        if slot is None or slot.job_id != preface["job_id"]:
-            return Admission.REFUSE, f"no slot here has allocation {preface['target_allocation']}"
-        attempt, epoch = preface["job_attempt"], preface["epoch"]
-        deploy = slot.next or slot.deploy
-        if deploy is None or attempt > deploy.job_attempt:
-            return Admission.WAIT, "the slot is not deployed yet"
-        if attempt < deploy.job_attempt or epoch < deploy.epoch:
-            return Admission.REFUSE, (
-                f"attempt {attempt} (epoch {epoch}) is old: {deploy.job_attempt} ({deploy.epoch}) runs"
-            )
-        if slot.state is not _S.ACTIVE:
-            return Admission.WAIT, "the slot is being started"
-        return Admission.PASS, ""
+        return admit(self.of_allocation(preface["target_allocation"]), preface)
 
     # -- events -----------------------------------------------------------------------
 
@@ -164,7 +143,7 @@ class SlotTable:
 
     def _allocate(self, token: int, message: AllocateSlot, now_ms: int) -> Iterator[Effect]:
         if message.epoch < self.resourcemanager_epoch:
-            yield Answer(token, self._old("resource manager", message.epoch, self.resourcemanager_epoch))
+            yield Answer(token, fenced("resource manager", message.epoch, self.resourcemanager_epoch))
             return
         self.resourcemanager_epoch = message.epoch
         slot = self.slots[message.slot_index] if 0 <= message.slot_index < len(self.slots) else None
@@ -285,13 +264,9 @@ class SlotTable:
         the refusal."""
         job = self.jobs.setdefault(job_id, Job())
         if epoch < job.epoch:
-            return self._old(f"master of job {job_id}", epoch, job.epoch)
+            return fenced(f"master of job {job_id}", epoch, job.epoch)
         job.epoch, job.heard_ms = epoch, now_ms
         return None
-
-    @staticmethod
-    def _old(who: str, epoch: int, newest: int) -> Refused:
-        return Refused(reason=f"epoch {epoch} of the {who} is old: {newest} is known", fenced=True)
 
     # -- processes --------------------------------------------------------------------
 
@@ -402,7 +377,7 @@ class SlotTable:
                 continue
             if offered.allocation_id in event.accepted:
                 slot.accepted = True
-            elif not _deployed_since(slot, offered):
+            elif not deployed_since(slot, offered):
                 yield from self._release(slot, "the job's master does not want the slot")
 
     def _tick(self, now_ms: int) -> Iterator[Effect]:
@@ -418,11 +393,3 @@ class SlotTable:
                         yield from self._release(slot, f"the job has had no master for {silent_ms} ms")
             elif now_ms - job.offered_ms > self.settings.offer_interval_ms:
                 yield from self._offer(job_id, now_ms)
-
-
-def _deployed_since(slot: Slot, offered: SlotOffer) -> bool:
-    """Whether the master has deployed into the slot after the offer, so that it wants the slot, whatever a
-    late answer to the offer contains."""
-    planned = slot.next or slot.deploy
-    before = 0 if offered.deployed is None else offered.deployed.job_attempt
-    return planned is not None and planned.job_attempt > before

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
+from penstock.messages.resource_manager import SlotStatus
 
 if TYPE_CHECKING:
     from penstock.messages.slot import Deploy
@@ -82,6 +83,16 @@ class Slot:
                 where=f"allocation {self.allocation_id} of job {self.job_id}",
             )
         self.state = state
+
+    def status(self) -> SlotStatus:
+        """The slot as the resource manager is told of it."""
+        return SlotStatus(
+            index=self.index,
+            state=self.state.reported,
+            job_id=self.job_id,
+            allocation_id=self.allocation_id,
+            pid=self.pid,
+        )
 
 
 @dataclass(slots=True)
