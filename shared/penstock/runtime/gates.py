@@ -5,8 +5,7 @@ over all channels of all gates, merges watermarks and idleness for each gate, an
 so that an operator's fixed cost is paid once.
 
 Several checkpoints may be in flight. With exactly-once, one is aligned at a time: the next one's barrier
-waits on the channels that are held. With at-least-once nothing waits, and each checkpoint is counted by
-itself.
+waits on the channels that are held. With at-least-once nothing waits (``counted_barriers``).
 
 A barrier that may overtake is *announced* as soon as it arrives, even if elements are queued before it. When
 its patience is over, the task lets it ``overtake``: the elements before it are recorded as in flight and stay
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
@@ -32,6 +30,7 @@ from penstock.runtime.channels import (
     GateWatermark,
     InputChannel,
 )
+from penstock.runtime.counted_barriers import CountedBarriers
 from penstock.runtime.elements import Barrier, Control, Element, EndOfInput, Watermark, WatermarkStatus
 from penstock.runtime.recording import ChannelContent, Recording
 from penstock.types.batch import Batch
@@ -39,18 +38,8 @@ from penstock.types.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-
 #: Batches are concatenated while the result is below this; larger ones pass without a copy.
 MERGE_ROWS = 8_192
-
-
-@dataclass(slots=True)
-class _Counted:
-    """A barrier of an at-least-once checkpoint, which holds no channel back. ``since``: first arrival (s)."""
-
-    barrier: Barrier
-    since: float
-    channels: set[InputChannel] = field(default_factory=set)
 
 
 class InputGates:
@@ -85,8 +74,7 @@ class InputGates:
         #: Channels that have delivered a barrier, in the order in which they are released.
         self._delivered: dict[InputChannel, None] = {}
         self._align_start = 0.0
-        #: At-least-once: checkpoint id → its barrier and the channels that have delivered it.
-        self._counted: dict[int, _Counted] = {}
+        self._counted = CountedBarriers(time_s)
         #: Barriers up to this checkpoint id were taken, or replaced by newer ones.
         self._last_id = 0
         #: Ids of aborted checkpoints above ``_last_id``.
@@ -140,7 +128,7 @@ class InputGates:
         """Stops aligning an aborted checkpoint and ignores its barriers. Other checkpoints continue."""
         if checkpoint_id > self._last_id:
             self._aborted.add(checkpoint_id)
-        self._counted.pop(checkpoint_id, None)
+        self._counted.forget(checkpoint_id)
         if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
             self._release()
         self.forget(checkpoint_id)
@@ -352,8 +340,7 @@ class InputGates:
         self._valves[gate].end(channel.index)
         self._tell(gate)
         self._delivered.pop(channel, None)
-        for counted in self._counted.values():
-            counted.channels.discard(channel)
+        self._counted.ended(channel)
         self._check_aligned()
         self._check_counted()
         if not self._live[gate]:
@@ -364,8 +351,7 @@ class InputGates:
         if barrier.checkpoint_id <= self._last_id or barrier.checkpoint_id in self._aborted:
             return
         if not self._exactly_once:
-            counted = self._counted.setdefault(barrier.checkpoint_id, _Counted(barrier, self._time_s()))
-            counted.channels.add(channel)
+            self._counted.arrived(barrier, channel)
             self._check_counted()
             return
         if announced is not None and barrier.checkpoint_id != announced.checkpoint_id:
@@ -394,15 +380,10 @@ class InputGates:
         self._release()
 
     def _check_counted(self) -> None:
-        """Reports each checkpoint whose barrier came on all channels, and drops earlier ones: barriers keep
-        their order on a channel, so the missing barriers of an earlier checkpoint will never come."""
-        live = sum(self._live)
-        for checkpoint_id, counted in sorted(self._counted.items()):
-            if len(counted.channels) >= live:
-                took = (self._time_s() - counted.since) * 1000
-                self._over(checkpoint_id)
-                self._events.append(BarrierAligned(counted.barrier, took))
-        self._counted = {n: counted for n, counted in self._counted.items() if n > self._last_id}
+        """Reports each at-least-once checkpoint whose barrier came on all live channels."""
+        for barrier, took_ms in self._counted.complete(sum(self._live)):
+            self._over(barrier.checkpoint_id)
+            self._events.append(BarrierAligned(barrier, took_ms))
 
     def _over(self, checkpoint_id: int) -> None:
         self._last_id = checkpoint_id

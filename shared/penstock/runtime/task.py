@@ -19,13 +19,13 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.cancelling import end_tasks
 from penstock.config import BUFFER_TIMEOUT_MS
 from penstock.errors import InternalError
 from penstock.messages.states import ExecutionState
 from penstock.operators.budget import STEP_S, RowBudget, least_rows, most_rows
 from penstock.operators.drivers import AsyncOperator
-from penstock.runtime.chain import Chain, ChainNode
+from penstock.runtime.background import BackgroundTasks, WakeTimer
+from penstock.runtime.chain import Chain
 from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
@@ -99,9 +99,12 @@ class Task:
         self._todo: deque[Iterator[None]] = deque()
         specs = [o.spec for o in self.vertex.operators]
         self._budget = RowBudget(FIRST_ROWS, least=least_rows(specs), most=most_rows(specs, MAX_ROWS))
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
-        self._background: set[asyncio.Task[Any]] = set()
+        self._timer = WakeTimer(self._loop, environment.now_ms, self.wake)
+        #: Wakes the task at a processing time, ms since the epoch.
+        self.arm = self._timer.arm
+        self._background = BackgroundTasks(self._loop, self._fail_soon)
+        #: Runs a coroutine as a background task of this task: its failure fails the task.
+        self.spawn = self._background.spawn
         self._blocked_since = 0.0
 
         schemas = [edge.schema for edge in gate_edges]
@@ -141,7 +144,10 @@ class Task:
             self.restoring.load_ms = (self._time_s() - began) * 1000
             for node in self.chain.nodes:
                 if isinstance(node.operator, AsyncOperator):
-                    await self._start_operator(node, node.operator)
+                    try:
+                        await node.operator.start()
+                    except Exception as err:
+                        raise self.chain.blame(err, node) from None
         except Exception as err:
             await self.fail(err)
             return
@@ -152,12 +158,6 @@ class Task:
             self._todo.append(self.chain.restore_watermarks(restored.watermarks))
         self._become(ExecutionState.RUNNING)
         self.wake()
-
-    async def _start_operator(self, node: ChainNode, operator: AsyncOperator) -> None:
-        try:
-            await operator.start()
-        except Exception as err:
-            raise self.chain.blame(err, node) from None
 
     async def cancel(self) -> None:
         """Stops at once; nothing more is emitted. Idempotent."""
@@ -189,10 +189,8 @@ class Task:
     async def _close(self) -> None:
         self._work = None
         self._todo.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        me = asyncio.current_task()
-        await end_tasks([t for t in self._background if t is not me])
+        self._timer.cancel()
+        await self._background.end()
         for node in self.chain.nodes:
             if isinstance(node.operator, AsyncOperator):
                 try:
@@ -366,20 +364,6 @@ class Task:
                 return self.checkpoints.take(barrier, alignment_ms)
         raise InternalError(f"unknown gate event {event!r}")
 
-    def arm(self, at_ms: int) -> None:
-        """Wakes the task at this processing time."""
-        if self._timer is not None:
-            if self._timer_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = at_ms
-        delay = max(0, at_ms - self._environment.now_ms()) / 1000
-        self._timer = self._loop.call_later(delay, self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self.wake()
-
     # -- checkpoints -----------------------------------------------------------------------
 
     def trigger_checkpoint(self, barrier: Barrier) -> None:
@@ -399,18 +383,6 @@ class Task:
             self.wake()
 
     # -- helpers -----------------------------------------------------------------------------
-
-    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """A background task of this task: its failure fails the task."""
-        task = self._loop.create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._fail_soon(task.exception())  # type: ignore[arg-type]
 
     def metrics(self) -> TaskMetrics:
         """The task's totals and rates for the reporter."""
