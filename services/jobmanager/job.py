@@ -38,8 +38,9 @@ from penstock_services.jobmanager.inheritance import (
 )
 from penstock_services.jobmanager.kept_exceptions import kept_exceptions
 from penstock_services.jobmanager.master import JobMasterCore
-from penstock_services.jobmanager.performer import Performer, archive
+from penstock_services.jobmanager.performer import Performer
 from penstock_services.jobmanager.stages import Settings, Stage
+from penstock_services.jobmanager.storing import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
