@@ -12,30 +12,35 @@ being stored. A report that is late, repeated, or of an unknown checkpoint is an
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
-from penstock.messages.cluster import CheckpointCompleted, SavepointFailed
-from penstock.messages.layout import manifest_key, savepoint_folder
+from penstock.messages.cluster import CheckpointCompleted
 from penstock.messages.slot import (
-    CheckpointAborted,
     CheckpointAcknowledged,
-    CheckpointComplete,
     CheckpointDeclined,
 )
-from penstock.messages.states import ExecutionState
-from penstock_services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from penstock_services.jobmanager.checkpoint_decider import (
+    At,
+    CheckpointConfig,
+    Now,
+    Schedule,
+    Tolerance,
+    decide,
+)
 from penstock_services.jobmanager.checkpoint_history import CheckpointHistory, waiting
 from penstock_services.jobmanager.checkpoint_orders import (
+    abort,
+    begin,
+    complete,
     first_triggered,
     manifest_of,
     orphans,
-    to_slots,
     trigger,
 )
+from penstock_services.jobmanager.checkpoint_places import Places
+from penstock_services.jobmanager.checkpoint_requests import Requests
 from penstock_services.jobmanager.checkpoints import (
-    SAVEPOINTS,
     STOPS,
     Ack,
     Completed,
@@ -43,13 +48,13 @@ from penstock_services.jobmanager.checkpoints import (
     Phase,
     Request,
 )
-from penstock_services.jobmanager.culprit import slowest
-from penstock_services.jobmanager.effects import AppendLog, DeleteObjects, Effect, Notify, StoreManifest
+from penstock_services.jobmanager.checkpoints_in_flight import InFlight
+from penstock_services.jobmanager.culprit import expired, slowest
+from penstock_services.jobmanager.effects import DeleteObjects, Effect, Notify
 from penstock_services.jobmanager.retention import Retention
 
 if TYPE_CHECKING:
     from penstock.messages.cluster import CheckpointDetails
-    from penstock.snapshots.manifest import CheckpointManifest
     from penstock_services.jobmanager.execution_graph import Execution, ExecutionGraph
 
 
@@ -67,23 +72,21 @@ class CheckpointCoordinator:
     ) -> None:
         self.config = config
         self.next_id = first_id
-        #: Checkpoint id → checkpoint in flight, oldest first.
-        self.in_flight: dict[int, Pending] = {}
+        self.in_flight = InFlight()
         self.retention = Retention(config.num_retained)
         self._first_id = first_id
         self.schedule = Schedule()
-        self.failures_in_row = 0
         self.history = CheckpointHistory(graph.job_id, epoch)
         self._job_name = job_name
         self._graph = graph
         self._epoch = epoch
-        self._requests: deque[Request] = deque()
+        self._requests = Requests(epoch)
+        self.places = Places(graph.job_id, epoch, config.savepoint_dir)
         #: Whether a savepoint that stops the job is in flight or completed.
         self.stopping = False
         #: Ids of executions whose final checkpoint is complete. They finish when they are told.
         self._served: set[str] = set()
-        #: Why the job must fail: more checkpoints failed in a row than are tolerated. None otherwise.
-        self.job_failure: str | None = None
+        self.tolerance = Tolerance(config.tolerable_failures)
 
     # -- deciding ------------------------------------------------------------------------
 
@@ -91,21 +94,6 @@ class CheckpointCoordinator:
     def last_completed(self) -> Completed | None:
         """The newest checkpoint to restore from."""
         return self.retention.last
-
-    @property
-    def retained(self) -> deque[Completed]:
-        """The completed checkpoints that are kept, oldest first."""
-        return self.retention.retained
-
-    @property
-    def settled(self) -> bool:
-        """Whether no CheckpointCompleted entry is being appended to the log."""
-        return all(pending.phase is not Phase.LOGGING for pending in self.in_flight.values())
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The numbers of checkpoints, as REST shows them."""
-        return self.history.counts
 
     def knows(self, trigger_id: str) -> bool:
         """Whether a request with this id is queued, in flight, or answered."""
@@ -116,28 +104,12 @@ class CheckpointCoordinator:
 
     def request(self, request: Request) -> None:
         """Queues a savepoint or checkpoint that a user requested; the request is in the log."""
-        self._requests.append(request)
+        self._requests.add(request)
 
     def refuse(self, request: Request, reason: str, now_ms: int, *, logs: bool = True) -> list[Effect]:
         """The request will not be begun. Not ``logs``: the log gets no further entry for it."""
         self.history.refused(request, reason, now_ms)
-        return [self._failed(request, 0, reason, now_ms)] if logs else []
-
-    def _failed(self, request: Request, checkpoint_id: int, reason: str, now_ms: int) -> AppendLog:
-        return AppendLog(
-            SavepointFailed(
-                epoch=self._epoch,
-                trigger_id=request.trigger_id,
-                kind=request.kind,
-                reason=reason,
-                timestamp_ms=now_ms,
-                checkpoint_id=checkpoint_id,
-            )
-        )
-
-    def savepoint_directory(self, request: Request) -> str:
-        """The folder for the savepoint: the requested one or the configured one."""
-        return request.directory or self.config.savepoint_dir
+        return [self._requests.failed(request, 0, reason, now_ms)] if logs else []
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
         """Triggers checkpoints, or fails those that have timed out. Returns the effects, and when to call it
@@ -167,43 +139,27 @@ class CheckpointCoordinator:
         return effects, min(deadlines, default=None)
 
     def _expire(self, pending: Pending, now_ms: int) -> list[Effect]:
-        missing = len(pending.expected) - len(pending.handles)
-        held_up = slowest(pending, self._graph, now_ms)
-        culprit = f"{held_up['operator']}: {held_up['phase']}" if held_up is not None else "nobody"
-        return self._fail(
-            pending,
-            f"expired after {self.config.timeout_ms} ms; {missing} of {len(pending.expected)} "
-            f"subtasks had not acknowledged, held up by {culprit}",
-            now_ms,
-        )
+        return self._fail(pending, expired(pending, self._graph, self.config.timeout_ms, now_ms), now_ms)
 
     def _look(self, now_ms: int) -> None:
         """Updates the schedule from the execution graph."""
         schedule, graph = self.schedule, self._graph
-        ready = len(graph) > 0 and graph.all_running_or_finished and not self.stopping
-        if not ready:
-            schedule.ready_since_ms = None
-        elif schedule.ready_since_ms is None:
-            schedule.ready_since_ms = now_ms
-        schedule.any_running = graph.count(ExecutionState.RUNNING) > 0
+        schedule.look(graph, now_ms, stopping=self.stopping)
         on_their_way = (pending.final_of for pending in self.in_flight.values())
-        schedule.final_wanted = ready and not graph.wanting <= self._served.union(*on_their_way)
-        schedule.requested = bool(self._requests)
+        schedule.final_wanted = (
+            schedule.ready_since_ms is not None and not graph.wanting <= self._served.union(*on_their_way)
+        )
+        schedule.requested = len(self._requests) > 0
         schedule.in_flight = len(self.in_flight)
 
     # -- starting ------------------------------------------------------------------------
 
     def _start(self, reason: str, now_ms: int) -> list[Effect]:
-        request = self._requests.popleft() if reason == "requested" else None
+        request = self._requests.take() if reason == "requested" else None
         kind = request.kind if request else "checkpoint"
         checkpoint_id, self.next_id = self.next_id, self.next_id + 1
-        pending = Pending(checkpoint_id, kind, now_ms, request=request, floor=self.retention.floor)
-        for execution in self._graph:
-            pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
-            if execution.execution_id in self._graph.wanting:
-                pending.final_of.add(execution.execution_id)
-            if execution.state is ExecutionState.FINISHED:
-                pending.handles[execution.execution_id] = execution.final
+        pending = begin(self._graph, checkpoint_id, kind, now_ms)
+        pending.request, pending.floor = request, self.retention.floor
         self.in_flight[checkpoint_id] = pending
         self.schedule.last_trigger_ms = now_ms
         self.stopping = kind in STOPS
@@ -241,12 +197,8 @@ class CheckpointCoordinator:
     def decline(self, decline: CheckpointDeclined, now_ms: int) -> list[Effect]:
         """A subtask takes no part in a checkpoint: the checkpoint fails, unless the subtask is about to
         finish."""
-        pending = self.in_flight.get(decline.checkpoint_id)
-        if (
-            pending is None
-            or pending.phase is not Phase.ACKNOWLEDGING
-            or decline.execution_id not in pending.expected
-        ):
+        pending = self.in_flight.acknowledging(decline.checkpoint_id)
+        if pending is None or decline.execution_id not in pending.expected:
             return []
         if decline.finishing:
             return []  # FINISHED follows, with a final snapshot that replaces the acknowledgement
@@ -257,8 +209,8 @@ class CheckpointCoordinator:
     def trigger_failed(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
         """A trigger command did not reach its slot. This does not count as a failed checkpoint: the bus or
         the slot is lost, and the job learns of a lost slot in another way."""
-        pending = self.in_flight.get(checkpoint_id)
-        if pending is None or pending.phase is not Phase.ACKNOWLEDGING:
+        pending = self.in_flight.acknowledging(checkpoint_id)
+        if pending is None:
             return []
         return self._abort(pending, reason, now_ms)
 
@@ -274,7 +226,7 @@ class CheckpointCoordinator:
         return self._subsume() if self.retention.heard(command_id) else []
 
     def _subsume(self) -> list[Effect]:
-        return self.retention.subsume(self._in_use(), [p.floor for p in self.in_flight.values()])
+        return self.retention.subsume(self._in_use(), self.in_flight.floors())
 
     def replaced(self, highest_id: int, now_ms: int) -> list[Effect]:
         """Records checkpoints that an earlier master had in flight as failed."""
@@ -291,26 +243,18 @@ class CheckpointCoordinator:
         if last is not None:
             effects += self._confirm(last.checkpoint_id)
         for checkpoint_id in range(first + 1, highest_id + 1):
-            effects += to_slots(
-                self._graph, CheckpointAborted(epoch=self._epoch, checkpoint_id=checkpoint_id), "abort"
-            )
+            effects += abort(self._graph, self._epoch, checkpoint_id)
         return effects
 
     def _confirm(self, checkpoint_id: int) -> list[Effect]:
-        commands = to_slots(
-            self._graph, CheckpointComplete(epoch=self._epoch, checkpoint_id=checkpoint_id), "complete"
-        )
+        commands = complete(self._graph, self._epoch, checkpoint_id)
         self.retention.told(checkpoint_id, commands)
         return list(commands)
 
     def task_finished(self, execution: Execution, now_ms: int) -> list[Effect]:
         """A task has finished. Its final snapshot replaces the acknowledgement, which will not come."""
         effects: list[Effect] = []
-        for pending in list(self.in_flight.values()):
-            if pending.phase is Phase.ACKNOWLEDGING:
-                pending.look_for_orphans = True
-                if execution.execution_id in pending.expected:
-                    pending.handles.setdefault(execution.execution_id, execution.final)
+        self.in_flight.finished(execution)
         for pending in list(self.in_flight.values()):
             if pending.checkpoint_id in self.in_flight:
                 effects += self._maybe_store(pending, now_ms)
@@ -322,61 +266,32 @@ class CheckpointCoordinator:
         if not pending.whole:
             return []
         effects: list[Effect] = []
-        for older in [p for n, p in self.in_flight.items() if n < pending.checkpoint_id]:
-            if not older.whole and older.kind not in SAVEPOINTS:
-                effects += self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", now_ms)
+        for older in self.in_flight.replaced_by(pending):
+            effects += self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", now_ms)
         return effects + self._store_next()
 
     def _store_next(self) -> list[Effect]:
         """Stores the oldest checkpoint, if every subtask has acknowledged it."""
-        pending = next(iter(self.in_flight.values()), None)
-        if pending is None or pending.phase is not Phase.ACKNOWLEDGING or not pending.whole:
+        pending = self.in_flight.to_store()
+        if pending is None:
             return []
         pending.phase = Phase.STORING
         pending.manifest = manifest_of(pending, self._graph, self._job_name, self._epoch)
-        return [StoreManifest(self._manifest_key(pending), pending.manifest, self._savepoint_folder(pending))]
-
-    def _manifest_key(self, pending: Pending) -> str:
-        return manifest_key(self._graph.job_id, pending.checkpoint_id, self._epoch)
-
-    def _savepoint_folder(self, pending: Pending) -> str | None:
-        """The folder of a savepoint, or None. A savepoint is a copy that belongs to its owner; the job keeps
-        a checkpoint of its own."""
-        if pending.kind not in SAVEPOINTS:
-            return None
-        assert pending.request is not None
-        directory = self.savepoint_directory(pending.request)
-        return savepoint_folder(directory, self._graph.job_id, pending.checkpoint_id, self._epoch)
+        return [self.places.store(pending, pending.manifest)]
 
     def manifest_stored(self, checkpoint_id: int, now_ms: int) -> list[Effect]:
         """The manifest is stored: appends CheckpointCompleted to the log."""
-        pending = self.in_flight.get(checkpoint_id)
-        if pending is None or pending.phase is not Phase.STORING:
+        pending = self.in_flight.in_phase(checkpoint_id, Phase.STORING)
+        if pending is None:
             return []
-        assert pending.manifest is not None, "that one was stored"
         pending.phase = Phase.LOGGING
-        return [
-            AppendLog(
-                CheckpointCompleted(
-                    epoch=self._epoch,
-                    checkpoint_id=checkpoint_id,
-                    manifest_key=self._manifest_key(pending),
-                    timestamp_ms=now_ms,
-                    kind=pending.kind,
-                    trigger_id=pending.request.trigger_id if pending.request is not None else None,
-                    path=self._savepoint_folder(pending),
-                    beside=self.retention.kept_beside(self._completed(pending, pending.manifest)),
-                )
-            )
-        ]
-
-    def _completed(self, pending: Pending, manifest: CheckpointManifest) -> Completed:
-        return Completed(pending.checkpoint_id, self._manifest_key(pending), manifest, pending.kind)
+        beside = self.retention.kept_beside(self.places.completed(pending))
+        return [self.places.entry(pending, now_ms, beside)]
 
     def manifest_not_stored(self, checkpoint_id: int, reason: str, now_ms: int) -> list[Effect]:
         """The manifest could not be stored: the checkpoint fails."""
-        pending = self.in_flight.get(checkpoint_id)
-        if pending is None or pending.phase is not Phase.STORING:
+        pending = self.in_flight.in_phase(checkpoint_id, Phase.STORING)
+        if pending is None:
             return []
         return self._fail(pending, reason, now_ms)
 
@@ -386,8 +301,8 @@ class CheckpointCoordinator:
         pending = self.in_flight.get(entry.checkpoint_id)
         if pending is None or pending.manifest is None:
             raise InternalError("a logged checkpoint is not in flight", got=str(entry))
-        self.retention.complete(self._completed(pending, pending.manifest))
-        self.failures_in_row = 0
+        self.retention.complete(self.places.completed(pending))
+        self.tolerance.completed()
         self._served |= pending.final_of
         effects = self._confirm(entry.checkpoint_id)
         effects += self._end(pending, "COMPLETED", now_ms, path=entry.path or entry.manifest_key)
@@ -400,9 +315,7 @@ class CheckpointCoordinator:
 
     def _in_use(self) -> set[str]:
         """Keys of objects of the checkpoints in flight, and of final snapshots that later checkpoints reuse."""
-        handles = [e.final for e in self._graph]
-        for pending in self.in_flight.values():
-            handles += pending.handles.values()
+        handles = [*(e.final for e in self._graph), *self.in_flight.handles()]
         return {key for handle in handles if handle is not None for key in handle.keys}
 
     def _named(self) -> set[str]:
@@ -413,15 +326,9 @@ class CheckpointCoordinator:
     def _fail(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
         """The checkpoint has failed. If a user requested it, the failure is logged for the user; otherwise it
         counts towards the tolerated failures."""
-        counted = pending.request is None
         effects = self._abort(pending, reason, now_ms)
-        if counted:
-            self.failures_in_row += 1
-            if self.failures_in_row > self.config.tolerable_failures:
-                self.job_failure = (
-                    f"checkpoint {pending.checkpoint_id} {reason} "
-                    f"({self.failures_in_row} in a row failed, {self.config.tolerable_failures} are tolerated)"
-                )
+        if pending.request is None:
+            self.tolerance.failed(pending.checkpoint_id, reason)
         return effects
 
     def _abort(self, pending: Pending, reason: str, now_ms: int) -> list[Effect]:
@@ -430,9 +337,8 @@ class CheckpointCoordinator:
         own = pending.own_keys()
         effects = self._end(pending, "FAILED", now_ms, failure=reason)
         if pending.request is not None:
-            effects.append(self._failed(pending.request, pending.checkpoint_id, reason, now_ms))
-        aborted = CheckpointAborted(epoch=self._epoch, checkpoint_id=pending.checkpoint_id)
-        effects += to_slots(self._graph, aborted, "abort")
+            effects.append(self._requests.failed(pending.request, pending.checkpoint_id, reason, now_ms))
+        effects += abort(self._graph, self._epoch, pending.checkpoint_id)
         named = self._named()
         leftover = frozenset(key for key in own if key not in named)
         if leftover:
@@ -444,14 +350,13 @@ class CheckpointCoordinator:
     def abandon(self, reason: str, now_ms: int) -> list[Effect]:
         """The job stops or restarts: checkpoints in flight are over (an entry on its way into the log still
         counts). Counts of failures start again."""
-        self.failures_in_row = 0
-        self.job_failure = None
+        self.tolerance = Tolerance(self.config.tolerable_failures)
         self.stopping = False
         self.schedule = Schedule(last_trigger_ms=self.schedule.last_trigger_ms)
         self._served.clear()
         effects: list[Effect] = []
         while self._requests:
-            effects += self.refuse(self._requests.popleft(), reason, now_ms)
+            effects += self.refuse(self._requests.take(), reason, now_ms)
         # The newest first: a checkpoint that waits for an older one is then not stored any more.
         for pending in reversed(list(self.in_flight.values())):
             if pending.phase is not Phase.LOGGING:
@@ -488,20 +393,7 @@ class CheckpointCoordinator:
 
     def validate_state(self) -> None:
         """Raises InternalError if an invariant is broken. Called after every step in tests."""
-        problems = []
-        if list(self.in_flight) != sorted(self.in_flight):
-            problems.append(f"checkpoints in flight are out of order: {list(self.in_flight)}")
-        for n, pending in enumerate(self.in_flight.values()):
-            if pending.checkpoint_id >= self.next_id:
-                problems.append("a checkpoint in flight has an id not yet given")
-            if not set(pending.handles) <= set(pending.expected):
-                problems.append("a snapshot of an execution that does not take part")
-            if pending.phase is not Phase.ACKNOWLEDGING and not pending.whole:
-                problems.append("stored before every subtask acknowledged")
-            if pending.phase is not Phase.ACKNOWLEDGING and n > 0:
-                problems.append("stored while an older one is in flight")
-        problems += self.retention.problems([p.floor for p in self.in_flight.values()])
-        if self.counts["in_progress"] != len(self.in_flight):
-            problems.append(f"counts {self.counts} do not fit")
+        problems = self.in_flight.problems(self.next_id, self.history.counts["in_progress"])
+        problems += self.retention.problems(self.in_flight.floors())
         if problems:
             raise InternalError("checkpoint coordinator: " + "; ".join(problems))

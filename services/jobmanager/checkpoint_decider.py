@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as keys
+from penstock.messages.states import ExecutionState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock_services.jobmanager.execution_graph import ExecutionGraph
 
 #: Time before a failed final checkpoint is tried again.
 FINAL_RETRY_MS = 200
@@ -61,6 +64,42 @@ class Schedule:
     final_wanted: bool = False
     requested: bool = False
     any_running: bool = False
+
+    def look(self, graph: ExecutionGraph, now_ms: int, *, stopping: bool) -> None:
+        """Updates the facts that the tasks decide. ``stopping``: a savepoint stops the job, nothing follows it."""
+        ready = len(graph) > 0 and graph.all_running_or_finished and not stopping
+        if not ready:
+            self.ready_since_ms = None
+        elif self.ready_since_ms is None:
+            self.ready_since_ms = now_ms
+        self.any_running = graph.count(ExecutionState.RUNNING) > 0
+
+
+class Tolerance:
+    """How many checkpoints in a row have failed. ``tolerated``: so many do not fail the job."""
+
+    def __init__(self, tolerated: int) -> None:
+        self._tolerated = tolerated
+        self._in_row = 0
+        self._failure: str | None = None
+
+    def take_failure(self) -> str | None:
+        """Why the job must fail, said once: more checkpoints failed in a row than are tolerated. None otherwise."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def completed(self) -> None:
+        """A checkpoint is complete: counting starts again."""
+        self._in_row = 0
+
+    def failed(self, checkpoint_id: int, reason: str) -> None:
+        """The checkpoint has failed. ``reason``: why, in words that follow its number."""
+        self._in_row += 1
+        if self._in_row > self._tolerated:
+            self._failure = (
+                f"checkpoint {checkpoint_id} {reason} "
+                f"({self._in_row} in a row failed, {self._tolerated} are tolerated)"
+            )
 
 
 @dataclass(frozen=True, slots=True)

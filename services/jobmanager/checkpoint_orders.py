@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import __version__
-from penstock.messages.slot import StateHandle, TriggerCheckpoint
+from penstock.messages.slot import CheckpointAborted, CheckpointComplete, StateHandle, TriggerCheckpoint
 from penstock.messages.states import ExecutionState
 from penstock.messages.task_manager import SlotCommand
 from penstock.snapshots.manifest import CheckpointManifest, VertexState
+from penstock_services.jobmanager.checkpoints import Pending
 from penstock_services.jobmanager.effects import Command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.messages.slot import CheckpointAborted, CheckpointComplete
-    from penstock_services.jobmanager.checkpoints import Pending
     from penstock_services.jobmanager.execution_graph import Execution, ExecutionGraph
+
+
+def begin(graph: ExecutionGraph, checkpoint_id: int, kind: str, now_ms: int) -> Pending:
+    """A checkpoint that begins at ``now_ms``. The final snapshots of finished tasks are in it already."""
+    pending = Pending(checkpoint_id, kind, now_ms)
+    for execution in graph:
+        pending.expected[execution.execution_id] = (execution.vertex_id, execution.subtask_index)
+        if execution.execution_id in graph.wanting:
+            pending.final_of.add(execution.execution_id)
+        if execution.state is ExecutionState.FINISHED:
+            pending.handles[execution.execution_id] = execution.final
+    return pending
 
 
 def first_triggered(graph: ExecutionGraph) -> list[Execution]:
@@ -65,7 +76,17 @@ def trigger(
         )
 
 
-def to_slots(
+def complete(graph: ExecutionGraph, epoch: int, checkpoint_id: int) -> list[Command]:
+    """Tells every slot that the checkpoint is complete."""
+    return _to_slots(graph, CheckpointComplete(epoch=epoch, checkpoint_id=checkpoint_id), "complete")
+
+
+def abort(graph: ExecutionGraph, epoch: int, checkpoint_id: int) -> list[Command]:
+    """Tells every slot that the checkpoint is aborted."""
+    return _to_slots(graph, CheckpointAborted(epoch=epoch, checkpoint_id=checkpoint_id), "abort")
+
+
+def _to_slots(
     graph: ExecutionGraph, command: CheckpointComplete | CheckpointAborted, word: str
 ) -> list[Command]:
     """The command for every slot with tasks that have not ended."""

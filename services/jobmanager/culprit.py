@@ -41,6 +41,17 @@ def slowest(pending: Pending, graph: ExecutionGraph, now_ms: int) -> dict[str, A
     return _of(job_graph, last["vertex_id"], last["subtask_index"], PHASES[phase], last[phase])
 
 
+def expired(pending: Pending, graph: ExecutionGraph, timeout_ms: int, now_ms: int) -> str:
+    """Why a checkpoint has failed that was not acknowledged within ``timeout_ms``, in words."""
+    missing = len(pending.expected) - len(pending.handles)
+    held_up = slowest(pending, graph, now_ms)
+    culprit = f"{held_up['operator']}: {held_up['phase']}" if held_up is not None else "nobody"
+    return (
+        f"expired after {timeout_ms} ms; {missing} of {len(pending.expected)} "
+        f"subtasks had not acknowledged, held up by {culprit}"
+    )
+
+
 def _held_up_by(missing: dict[str, tuple[str, int]], graph: ExecutionGraph) -> tuple[str, float]:
     """(execution id of the subtask for which the missing ones wait, how busy it is from 0 to 1; 0.0: not the
     reason).

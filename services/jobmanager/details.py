@@ -78,7 +78,7 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
         timestamps=dict(core.timestamps),
         vertices=[_vertex(core.job_graph, core.graph, vertex) for vertex in core.job_graph.vertices],
         checkpoints=core.coordinator.details(now_ms),
-        checkpoint_counts=dict(core.coordinator.counts),
+        checkpoint_counts=dict(core.coordinator.history.counts),
         restored_checkpoint_id=core.restored_checkpoint_id,
         exceptions=core.exceptions.all(),
         config=core.settings.config,

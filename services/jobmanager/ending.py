@@ -50,7 +50,7 @@ class Ending:
         due = job.due
         assert job.final is not None
         assert due.stop_latest_ms is not None
-        if not job.coordinator.settled:
+        if not job.coordinator.in_flight.settled:
             return Step()
         if not job.graph.all_terminal:
             if now_ms < due.stop_latest_ms and not job.only_stalled_left():
@@ -106,10 +106,10 @@ class Ending:
         job.set_status(entry.status, now_ms)
         job.end_ms = entry.timestamp_ms
         keeps = self._keeps_checkpoints(entry.status)
-        kept = list(job.coordinator.retained) if keeps else []
+        kept = list(job.coordinator.retention.retained) if keeps else []
         # There are checkpoints, but this master could read none of them. It does not know which objects they
         # name, so it deletes none.
-        unread = keeps and not kept and job.coordinator.counts["completed"] > 0
+        unread = keeps and not kept and job.coordinator.history.counts["completed"] > 0
         delete = (() if unread else (checkpoints_prefix(job.job_id),)) + (
             # Staged rows are committed by the job that resumes from a checkpoint which is kept.
             () if kept or unread else (staged_prefix(job.job_id),)

@@ -121,7 +121,7 @@ class Failover:
         due = job.due
         assert due.restart_ms is not None
         assert due.restart_latest_ms is not None
-        if not job.coordinator.settled or not self._starting.all_loaded:
+        if not job.coordinator.in_flight.settled or not self._starting.all_loaded:
             return Step()
         if self._starting.unreadable:
             return self._read_again(now_ms)

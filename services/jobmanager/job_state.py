@@ -195,7 +195,11 @@ class JobState:
             problems.append(f"deployed and {self.status.value}")
         if self.stage is Stage.DEPLOYED and self.graph.count(_E.FAILED, _E.CANCELED):
             problems.append("a failed task was not noticed")
-        if self.coordinator.in_flight and self.stage not in (Stage.DEPLOYED,) and self.coordinator.settled:
+        if (
+            self.coordinator.in_flight
+            and self.stage not in (Stage.DEPLOYED,)
+            and self.coordinator.in_flight.settled
+        ):
             problems.append(f"a checkpoint in flight while {self.stage.value}")
         if len(self.pool.all()) > self.pool.needed:
             problems.append("more slots than needed")

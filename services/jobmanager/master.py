@@ -218,15 +218,14 @@ class JobMasterCore(JobState):
         """Handles checkpoints and the end of the job."""
         if self.graph.all_finished:
             self.due.coordinator_ms = None  # the master waits for an event: no timer runs meanwhile
-            if not self.coordinator.settled:
+            if not self.coordinator.in_flight.settled:
                 return []
             effects = self.coordinator.abandon("the job finished", now_ms)
             if self.settings.backfills:
                 return effects + self.enter(self._ending.hand_over(now_ms))
             return effects + self.enter(self._ending.close(_J.FINISHED, None, now_ms))
         effects, self.due.coordinator_ms = self.coordinator.step(now_ms)
-        if self.coordinator.job_failure is not None:
-            reason, self.coordinator.job_failure = self.coordinator.job_failure, None
+        if (reason := self.coordinator.tolerance.take_failure()) is not None:
             error = ObjectStoreError(
                 reason,
                 expected="checkpoints that complete",

@@ -56,7 +56,7 @@ class SavepointRequests:
         self._asked[trigger_id] = _Asked(request, [token])
         if request.kind not in SAVEPOINTS:
             return self._log(request)
-        return [ProbeSavepoint(trigger_id, self._job.coordinator.savepoint_directory(request))]
+        return [ProbeSavepoint(trigger_id, self._job.coordinator.places.directory(request))]
 
     def probed(self, trigger_id: str, problem: str | None) -> list[Effect]:
         """The folder was probed. ``problem``: why nothing can be written there; None if it can."""

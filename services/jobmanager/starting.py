@@ -117,7 +117,7 @@ class Starting:
             return Step(stage=Stage.WAITING)
         job.set_status(_J.RUNNING, now_ms)
         if job.restored_checkpoint_id:
-            job.coordinator.counts["restored"] += 1
+            job.coordinator.history.counts["restored"] += 1
         assign(job.graph, job.pool, job.layout, job.affected)
         shared, messages = deployments(
             job.graph,

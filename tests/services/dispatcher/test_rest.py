@@ -23,7 +23,7 @@ def running_job(**config: str) -> Cluster:
     """A master's core in the middle of a job, with metrics of one subtask."""
     options = {"execution.checkpointing.interval": "100 ms"} | config
     cluster = Cluster(pipeline(), seed=1, config=options, unbounded=True)
-    cluster.run(until=lambda: cluster.core.coordinator.counts["completed"] >= 2)
+    cluster.run(until=lambda: cluster.core.coordinator.history.counts["completed"] >= 2)
     execution = cluster.core.graph.vertex("read")[1]
     execution.metrics = TaskMetrics(
         execution_id=execution.execution_id,
@@ -327,8 +327,8 @@ async def test_a_savepoint_by_trigger_id(front):
     assert reply.status_code == 202
     path = f"/jobs/{job_id}/savepoints/{reply.json()['request-id']}"
     assert (await get(front, path))["status"] == {"id": "IN_PROGRESS"}
-    done = cluster.core.coordinator.counts["completed"]
-    cluster.run(until=lambda: cluster.core.coordinator.counts["completed"] > done + 1)
+    done = cluster.core.coordinator.history.counts["completed"]
+    cluster.run(until=lambda: cluster.core.coordinator.history.counts["completed"] > done + 1)
     found = await get(front, path)
     assert "/backup/savepoint-" in found["operation"]["location"]
     assert found["progress"]["acknowledged"] == found["progress"]["total"] > 0

@@ -270,7 +270,7 @@ class Cluster:
                 raise AssertionError(effect)
 
     def delete(self, keys: frozenset[str]) -> None:
-        for completed in self.core.coordinator.retained:
+        for completed in self.core.coordinator.retention.retained:
             assert completed.manifest_key not in keys
             assert not completed.manifest.object_keys() & keys, "deleted what a retained manifest names"
         self.objects -= keys

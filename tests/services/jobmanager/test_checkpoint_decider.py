@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_services.jobmanager.checkpoint_decider import At, CheckpointConfig, Now, Schedule, decide
+from penstock_services.jobmanager.checkpoint_decider import (
+    At,
+    CheckpointConfig,
+    Now,
+    Schedule,
+    Tolerance,
+    decide,
+)
 
 READY = {"ready_since_ms": 1000, "any_running": True}
 
@@ -60,3 +67,15 @@ def test_config_reads_flinks_keys():
     prefix = "execution.checkpointing."
     config = CheckpointConfig.of({prefix + "interval": "2 s", prefix + "num-retained": "3"})
     assert (config.interval_ms, config.num_retained) == (2000, 3)
+
+
+def test_the_job_fails_when_more_in_a_row_fail_than_are_tolerated() -> None:
+    tolerance = Tolerance(1)
+    tolerance.failed(1, "was declined")
+    assert tolerance.take_failure() is None
+    tolerance.completed()
+    tolerance.failed(2, "was declined")
+    assert tolerance.take_failure() is None
+    tolerance.failed(3, "expired")
+    assert tolerance.take_failure() == "checkpoint 3 expired (2 in a row failed, 1 are tolerated)"
+    assert tolerance.take_failure() is None

@@ -121,7 +121,7 @@ def test_a_new_master_restores_what_the_log_says():
     )
     second = Cluster(pipeline(), seed=15, unbounded=True, config=FAST, inherited=inherited, after=first)
     assert second.core.stage is Stage.ADOPTING
-    second.run(until=lambda: second.core.coordinator.counts["completed"] == 1)
+    second.run(until=lambda: second.core.coordinator.history.counts["completed"] == 1)
     assert of(second, msg.Restored)[0].checkpoint_id == last.checkpoint_id
     assert of(second, msg.Restored)[0].job_attempt == 2
     assert of(second, msg.CheckpointCompleted)[0].checkpoint_id > last.checkpoint_id + 3

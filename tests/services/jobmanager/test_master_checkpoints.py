@@ -27,7 +27,7 @@ def test_one_final_checkpoint_is_enough(seed):
     cluster = Cluster(pipeline(), seed=seed, config={"execution.checkpointing.interval": "0"})
     cluster.run()
     assert cluster.stopped.status is JobStatus.FINISHED
-    assert cluster.core.coordinator.counts | {"restored": 0} == {
+    assert cluster.core.coordinator.history.counts | {"restored": 0} == {
         "completed": 1, "failed": 0, "in_progress": 0, "restored": 0, "total": 1,
     }  # fmt: skip
 
@@ -216,7 +216,7 @@ def test_a_finished_job_that_waits_for_the_log_does_not_spin():
     for seed in range(50):
         cluster = Cluster(pipeline(), seed=seed, config=SEVERAL)
         core = cluster.core
-        cluster.run(until=lambda c=core: c.graph.all_finished and not c.coordinator.settled)
+        cluster.run(until=lambda c=core: c.graph.all_finished and not c.coordinator.in_flight.settled)
         if cluster.stopped is None:
             break
     core.due.coordinator_ms = cluster.now_ms

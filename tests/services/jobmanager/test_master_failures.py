@@ -61,7 +61,7 @@ def test_a_lost_slot_restarts_the_job_from_its_last_checkpoint():
     assert "SIGKILL" in details.exceptions[0]["exception"]
     deploys = [c.message.deploy for c in cluster.sent if isinstance(c.message, msg.DeploySlot)]
     assert all(t.restore for t in deploys[-1].tasks)
-    cluster.run(until=lambda: cluster.core.coordinator.counts["completed"] > 5)
+    cluster.run(until=lambda: cluster.core.coordinator.history.counts["completed"] > 5)
     ids = [e.checkpoint_id for e in of(cluster, msg.CheckpointCompleted)]
     assert ids == sorted(set(ids)), "checkpoint ids only grow"
 
