@@ -57,6 +57,19 @@ class ForbiddenError(SpecError):
     code = "PS-FORBIDDEN"
 
 
+class UnauthorizedError(SpecError):
+    """The request does not prove who sent it (401)."""
+
+    code = "PS-UNAUTHORIZED"
+
+
+class TooManyError(SpecError):
+    """The client sends too much (429). ``retry_after_s``: whole seconds after which it may send again."""
+
+    code = "PS-TOO-MANY"
+    retry_after_s = 1
+
+
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """``data`` as JSON."""
     return Response(msgspec.json.encode(data), status, headers, media_type="application/json")
@@ -71,8 +84,12 @@ def status_of(err: PenstockError) -> int:
             return 413
         case TooSlowError():
             return 408
+        case UnauthorizedError():
+            return 401
         case ForbiddenError():
             return 403
+        case TooManyError():
+            return 429
         case RefusedError():
             return 409
         case SnapshotError():  # a repetition would get the same answer
@@ -86,11 +103,22 @@ def error_answer(err: BaseException, accept: str = "") -> Response:
     if not isinstance(err, PenstockError | RecursionError):
         _log.error("request_failed", exc_info=err)
     err = told(err)
-    headers = {"connection": "close"} if isinstance(err, TooSlowError) else {}
+    headers = _headers_of(err)
     body: dict[str, Any] = {"errors": [str(err)]}
     if REST_ERROR_TYPE in accept:
         body["error"] = err.to_dict()
     return answer(body, status_of(err), {"vary": "accept", **headers})
+
+
+def _headers_of(err: PenstockError) -> dict[str, str]:
+    match err:
+        case TooSlowError():
+            return {"connection": "close"}
+        case UnauthorizedError():
+            return {"www-authenticate": 'Bearer realm="penstock"'}
+        case TooManyError():
+            return {"retry-after": str(err.retry_after_s)}
+    return {}
 
 
 def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -194,7 +222,7 @@ class SameOrigin:
                 expected=", ".join(sorted(self._hosts)),
                 got=repr(host),
                 remedy="use http://127.0.0.1; to serve others, set rest.bind-address (of the SQL gateway: "
-                "sql-gateway.endpoint.rest.bind-address)",
+                "sql-gateway.endpoint.rest.bind-address), or security.rest.allowed-hosts",
             )
         origin = headers.get("origin")
         foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()

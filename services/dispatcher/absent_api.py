@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
 from penstock_services.common.http import NotFoundError
+from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
 from penstock_services.dispatcher.views import absent
 from penstock_services.dispatcher.views.common import Empty
@@ -65,17 +66,17 @@ class AbsentApi:
         no_jars, no_profile = _refusing(_jars), _refusing(_profiler)
         found = [
             get("/jars", self._jars, absent.Jars, note=none),
-            post("/jars/upload", no_jars, Empty, note=refused),
-            Endpoint("DELETE", jar, no_jars, Empty, note=refused),
-            get(f"{jar}/plan", no_jars, JobPlan, note=refused),
-            post(f"{jar}/plan", no_jars, JobPlan, note=refused),
-            post(f"{jar}/run", no_jars, Empty, note=refused),
-            post(f"{jar}/run-application", no_jars, Empty, status=202, note=refused),
+            post("/jars/upload", no_jars, Empty, note=refused, role=Role.SUBMIT),
+            Endpoint("DELETE", jar, no_jars, Empty, note=refused, role=Role.SUBMIT),
+            get(f"{jar}/plan", no_jars, JobPlan, note=refused, role=Role.SUBMIT),
+            post(f"{jar}/plan", no_jars, JobPlan, note=refused, role=Role.SUBMIT),
+            post(f"{jar}/run", no_jars, Empty, note=refused, role=Role.SUBMIT),
+            post(f"{jar}/run-application", no_jars, Empty, status=202, note=refused, role=Role.SUBMIT),
             get("/datasets", _answering(absent.DataSets()), absent.DataSets, note=none),
             Endpoint("DELETE", data_set, _no_data_set, Triggered, status=202, note=missing),
             get("/datasets/delete/{trigger}", _no_data_set, Operation, note=missing),
-            post("/jobs/{job}/coordinators/{operator}", _refusing(_coordinator), Empty, note=refused),
-            Endpoint("DELETE", "/cluster", _refusing(_cluster), Empty, note=refused),
+            post("/jobs/{job}/coordinators/{operator}", _refusing(_coordinator), Empty, note=refused, role=Role.SUBMIT),
+            Endpoint("DELETE", "/cluster", _refusing(_cluster), Empty, note=refused, role=Role.ADMIN),
         ]  # fmt: skip
         for process in ("/jobmanager", "/taskmanagers/{manager}"):
             found += [

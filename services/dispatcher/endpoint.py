@@ -11,6 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock_services.common.http import NotFoundError, answer, guarded
+from penstock_services.common.security.access import require
+from penstock_services.common.security.roles import Role
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,7 +25,8 @@ Handler = Callable[["Request"], Awaitable[Any]]
 class Endpoint:
     """``answers``: the type of the answer; None: a text. ``takes``: the type of the body; None: no body.
     ``query``: the names of query parameters. ``note``: how the answer differs from Flink's, such as why it
-    is always empty. ``ours``: Flink has no such endpoint."""
+    is always empty. ``ours``: Flink has no such endpoint. ``role``: what its callers must be
+    allowed to do; None: as ``needs`` says."""
 
     method: str
     path: str
@@ -34,11 +37,18 @@ class Endpoint:
     query: tuple[str, ...] = ()
     note: str = ""
     ours: bool = False
+    role: Role | None = None
+
+    @property
+    def needs(self) -> Role:
+        """The role of its callers: what only reads needs ``read``, all else ``operate``, unless declared."""
+        return self.role or (Role.READ if self.method == "GET" else Role.OPERATE)
 
     def route(self) -> Route:
         """The route of the endpoint for Starlette. Errors of the handler become answers."""
 
         async def answered(request: Request) -> Response:
+            require(request.scope, self.needs)
             found = await self.handler(request)
             return found if isinstance(found, Response) else answer(found, self.status)
 

@@ -10,6 +10,8 @@ import msgspec
 from penstock.errors import SpecError
 from penstock.messages.cluster import JobSpec
 from penstock_services.common.http import ForbiddenError, body_of, number_of
+from penstock_services.common.security.access import about
+from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch, post
 from penstock_services.dispatcher.spec import parse_spec
 from penstock_services.dispatcher.views import configuration, exceptions, jobs, results
@@ -70,12 +72,26 @@ class JobApi:
         return [
             get("/jobs", self._jobs, jobs.JobIds),
             get("/jobs/overview", self._overview, jobs.JobsOverview),
-            post("/jobs", self._submit, Submitted, takes=JobSpec, note="The body is a job spec of Penstock."),
+            post(
+                "/jobs",
+                self._submit,
+                Submitted,
+                takes=JobSpec,
+                role=Role.SUBMIT,
+                note="The body is a job spec of Penstock.",
+            ),
             get(job, self._of_job(jobs.job), jobs.Job),
             patch(job, self._cancel, Empty, **cancel),
             # Flink's dashboard cancels a job in this way if a proxy allows no PATCH.
-            get(f"{job}/yarn-cancel", self._cancel_by_get, Empty, status=202),
-            patch(f"{job}/clientHeartbeat", self._client_heartbeat, Empty, status=202, takes=ClientAlive),
+            get(f"{job}/yarn-cancel", self._cancel_by_get, Empty, status=202, role=Role.OPERATE),
+            patch(
+                f"{job}/clientHeartbeat",
+                self._client_heartbeat,
+                Empty,
+                status=202,
+                takes=ClientAlive,
+                role=Role.SUBMIT,
+            ),
             get(
                 f"{job}/config",
                 self._of_job(lambda d, _: configuration.job_config(d)),
@@ -106,7 +122,15 @@ class JobApi:
                 results.ExecutionResult,
             ),
             get(f"{job}/jobmanager/config", self._cluster_config, list[configuration.Option], note=hidden),
-            get(f"{job}/results", self._fetch, dict[str, Any], query=("after", "wait_ms"), ours=True),
+            # To fetch rows deletes those before them.
+            get(
+                f"{job}/results",
+                self._fetch,
+                dict[str, Any],
+                query=("after", "wait_ms"),
+                ours=True,
+                role=Role.SUBMIT,
+            ),
             get(
                 f"{job}/dead-letters", self._dead_letters, dict[str, Any], query=("after", "limit"), ours=True
             ),
@@ -125,6 +149,7 @@ class JobApi:
     async def _submit(self, request: Request) -> Submitted:
         spec = await asyncio.to_thread(parse_spec, await body_of(request))
         reply = await self._submitter.submit(spec)
+        about(request.scope, job_id=reply.job_id, job_name=reply.name)
         url = f"/jobs/{reply.job_id}"
         return Submitted(job_url=url, jobid=reply.job_id, name=reply.name, created=reply.created)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock_services.common.security.access import COOKIE
 from penstock_services.dispatcher.views.common import Shape
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.endpoint import Endpoint
 
 _PARAMETER = re.compile(r"{(\w+)}")
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -44,7 +49,9 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
         "info": {"title": "Penstock", "version": version},
         "servers": [{"url": "/"}, {"url": "/v1"}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
+        # {}: a cluster may be without authentication.
+        "security": [{"bearer": []}, {"session": []}, {}],
     }
 
 
@@ -61,6 +68,7 @@ def _operation(
     ]
     in_query = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in endpoint.query]
     operation: dict[str, Any] = {
+        "x-penstock-role": endpoint.needs.word,
         "parameters": in_path + in_query,
         "responses": {
             str(endpoint.status): {"description": endpoint.note or "The answer.", "content": answers},
@@ -103,12 +111,12 @@ def page(endpoints: Sequence[Endpoint]) -> str:
 
 def _table(endpoints: Sequence[Endpoint]) -> list[str]:
     rows = sorted(endpoints, key=lambda e: (e.path, e.method))
-    return ["| request | query | answer | |", "|---|---|---|---|", *map(_row, rows)]
+    return ["| request | query | answer | role | |", "|---|---|---|---|---|", *map(_row, rows)]
 
 
 def _row(endpoint: Endpoint) -> str:
     query = ", ".join(f"`{name}`" for name in endpoint.query)
-    return f"| `{endpoint.method} {endpoint.path}` | {query} | {endpoint.status} {_name(endpoint.answers)} | {endpoint.note} |"
+    return f"| `{endpoint.method} {endpoint.path}` | {query} | {endpoint.status} {_name(endpoint.answers)} | {endpoint.needs.word} | {endpoint.note} |"
 
 
 def _name(answers: Any) -> str:

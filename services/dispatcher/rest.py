@@ -10,11 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
 from penstock import __version__
-from penstock_services.common.http import NotFoundError, SameOrigin, accepted, error_answer, guarded
+from penstock_services.common.http import NotFoundError, accepted, error_answer, guarded
+from penstock_services.common.security.front_door import open_door
 from penstock_services.dispatcher import openapi
 from penstock_services.dispatcher.absent_api import AbsentApi
 from penstock_services.dispatcher.application_api import ApplicationApi
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.ports import Clock
     from penstock_services.common.kept_lines import KeptLines
     from penstock_services.common.presence import Census
+    from penstock_services.common.security.front_door import FrontDoor
     from penstock_services.dispatcher.directory import JobDirectory
     from penstock_services.dispatcher.endpoint import Endpoint
     from penstock_services.dispatcher.results import Results
@@ -88,9 +89,9 @@ class Rest:
     async def _openapi(self, _: Request) -> Any:
         return openapi.document(self.endpoints(), __version__)
 
-    def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
-        """The application for the HTTP server; ``hosts`` as in ``application``."""
-        return application(self.endpoints(), hosts=hosts)
+    def app(self, door: FrontDoor | None = None) -> Starlette:
+        """The application for the HTTP server; ``door`` as in ``application``."""
+        return application(self.endpoints(), door)
 
 
 def in_order(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
@@ -98,15 +99,15 @@ def in_order(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     return sorted(endpoints, key=lambda e: [part.startswith("{") for part in e.path.split("/")])
 
 
-def application(endpoints: Sequence[Endpoint], *, hosts: frozenset[str] | None = None) -> Starlette:
-    """The endpoints with the dashboard, with and without ``/v1``. ``hosts``: the host names under which it may
-    be called; None: any."""
+def application(endpoints: Sequence[Endpoint], door: FrontDoor | None = None) -> Starlette:
+    """The endpoints with the dashboard, with and without ``/v1``. ``door``: who may enter; None: everybody."""
+    door = door or open_door()
     api = [endpoint.route() for endpoint in endpoints]
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     unknown = Route("/{rest:path}", guarded(_unknown), methods=methods)
     return Starlette(
-        routes=[*pages(), Mount("/v1", routes=[*api, unknown]), *api, unknown],
-        middleware=[Middleware(SameOrigin, hosts=hosts)],
+        routes=[*pages(door.login), Mount("/v1", routes=[*api, unknown]), *api, unknown],
+        middleware=door.middleware(),
         exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
     )
 

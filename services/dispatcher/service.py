@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
-from penstock_services.common.http_serving import LOOPBACK, bind, http_server, shown_host
+from penstock_services.common.http_serving import bind, http_server, shown_host
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census
+from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.planning import Planner
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from penstock_services.common.main import ServiceContext
+    from penstock_services.common.security.front_door import FrontDoor
 
 
 class DispatcherService:
@@ -34,18 +36,19 @@ class DispatcherService:
         self.own_log = KeptLines()
 
     async def start(self) -> Mapping[str, Any]:
-        """See ``Service.start``. Raises ExternalError if the port cannot be bound."""
+        """See ``Service.start``. Raises ExternalError if the port cannot be bound, SpecError if the address
+        needs authentication and none is configured."""
         context = self._context
         # The port is bound first, so that a taken port is reported before anything else fails.
         host, port = conf.REST_BIND.read(context.config), conf.REST_PORT.read(context.config)
+        door = front_door(context.config, host, conf.REST_BIND.key)
         listener = bind(host, port, conf.REST_BIND.key, conf.REST_PORT.key)
         try:
             rest = await self._build()
         except BaseException:
             listener.close()
             raise
-        hosts = LOOPBACK if host in LOOPBACK else None
-        await self._serve(rest, listener, hosts)
+        await self._serve(rest, listener, door)
         address = listener.getsockname()
         return {"rest": f"http://{shown_host(host)}:{address[1]}"}
 
@@ -77,8 +80,8 @@ class DispatcherService:
             own_log=self.own_log,
         )
 
-    async def _serve(self, rest: Rest, listener: socket.socket, hosts: frozenset[str] | None) -> None:
-        server = self._server = http_server(rest.app(hosts=hosts))
+    async def _serve(self, rest: Rest, listener: socket.socket, door: FrontDoor) -> None:
+        server = self._server = http_server(rest.app(door))
         started = asyncio.Event()
         server.on_started = started.set
         self._context.supervisor.start("rest", lambda: server.serve(sockets=[listener]))

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from penstock_services.common.http import guarded
+from penstock_services.common.security.access import IDENTITY
 
 if TYPE_CHECKING:
     from os import PathLike, stat_result
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import Scope
+
+    from penstock_services.common.security.login import Login
 
 STATIC = Path(__file__).parent / "static"
 #: Styles are also set by scripts (charts, the editor), scripts come from files alone.
@@ -39,12 +42,14 @@ class _Assets(StaticFiles):
         return found
 
 
-def pages() -> list[BaseRoute]:
-    """The routes of the dashboard."""
+def pages(login: Login | None = None) -> list[BaseRoute]:
+    """The routes of the dashboard. ``login``: what somebody sees whom the gate does not know."""
+
+    async def page(request: Request) -> Response:
+        if login is not None and IDENTITY not in request.scope:
+            return login.page()
+        headers = {"cache-control": "no-cache", **_HEADERS}
+        return FileResponse(STATIC / "index.html", media_type="text/html", headers=headers)
+
     assets = Mount("/assets", _Assets(directory=STATIC / "assets", check_dir=False))
-    return [Route("/", guarded(_page)), assets]
-
-
-async def _page(_: Request) -> Response:
-    headers = {"cache-control": "no-cache", **_HEADERS}
-    return FileResponse(STATIC / "index.html", media_type="text/html", headers=headers)
+    return [Route("/", guarded(page)), assets, *(login.routes() if login is not None else ())]

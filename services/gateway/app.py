@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
@@ -16,13 +15,15 @@ from penstock import __version__
 from penstock.errors import SpecError, UnsupportedError
 from penstock_services.common.http import (
     NotFoundError,
-    SameOrigin,
     accepted,
     body_of,
     error_answer,
     guarded,
     is_number,
 )
+from penstock_services.common.security.access import require
+from penstock_services.common.security.front_door import open_door
+from penstock_services.common.security.roles import Role
 from penstock_services.gateway.sessions import session_options
 from penstock_services.gateway.shapes import JSON, PLAIN_TEXT, columns_of, encoded, rows_of
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from penstock_services.common.security.front_door import FrontDoor
     from penstock_services.gateway.operations import Operation, Page
     from penstock_services.gateway.sessions import Session, Sessions
 
@@ -74,12 +76,14 @@ class Gateway:
         self._sessions = sessions
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
 
-    def app(self, *, hosts: frozenset[str] | None = None) -> Starlette:
-        """The application. ``hosts``: host names under which it may be called; None: any."""
+    def app(self, door: FrontDoor | None = None) -> Starlette:
+        """The application. ``door``: who may enter; None: everybody. Statements run code, so all but the gateway's
+        description needs the role ``submit``."""
+        door = door or open_door()
         session, operation = "/sessions/{session}", "/sessions/{session}/operations/{operation}"
         api = [
-            _route("GET", "/info", self._info),
-            _route("GET", "/api_versions", self._api_versions),
+            _route("GET", "/info", self._info, role=Role.READ),
+            _route("GET", "/api_versions", self._api_versions, role=Role.READ),
             _route("POST", "/sessions", self._open_session),
             _route("GET", session, self._session_properties),
             _route("DELETE", session, self._close_session),
@@ -94,11 +98,11 @@ class Gateway:
             _route("DELETE", f"{operation}/close", self._close_operation),
             _route("GET", f"{operation}/result/{{token}}", self._result),
         ]
-        unknown = _route("GET", "/{rest:path}", _unknown, "POST", "PUT", "PATCH", "DELETE")
+        unknown = _route("GET", "/{rest:path}", _unknown, "POST", "PUT", "PATCH", "DELETE", role=Role.READ)
         mounts = [Mount(f"/{version}", routes=[*api, unknown]) for version in VERSIONS]
         return Starlette(
             routes=[*mounts, *api, unknown],
-            middleware=[Middleware(SameOrigin, hosts=hosts)],
+            middleware=door.middleware(),
             exception_handlers={Exception: lambda request, err: error_answer(err, accepted(request.scope))},
         )
 
@@ -231,8 +235,9 @@ def _shape(page: Page, row_format: str, path: str) -> dict[str, Any]:
     return answer
 
 
-def _route(method: str, path: str, handler: Handler, *more: str) -> Route:
+def _route(method: str, path: str, handler: Handler, *more: str, role: Role = Role.SUBMIT) -> Route:
     async def answered(request: Request) -> Response:
+        require(request.scope, role)
         found = await handler(request)
         return (
             found if isinstance(found, Response) else Response(encoded(found), media_type="application/json")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from penstock import config as conf
 from penstock.api.execution import CLUSTER_VARIABLE
 from penstock_services.common.alone import run_alone
-from penstock_services.common.http_serving import LOOPBACK, bind, serving, shown_host
+from penstock_services.common.http_serving import bind, serving, shown_host
+from penstock_services.common.security.front_door import front_door
 from penstock_services.gateway.app import Gateway
 from penstock_services.gateway.sessions import Sessions, session_options
 
@@ -30,6 +31,7 @@ async def _serve(
     address = conf.REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE) or _dispatcher(config)
     os.environ[CLUSTER_VARIABLE] = address
     host, port = conf.GATEWAY_BIND.read(config), conf.GATEWAY_PORT.read(config)
+    door = front_door(config, host, conf.GATEWAY_BIND.key)
     listener = bind(host, port, conf.GATEWAY_BIND.key, conf.GATEWAY_PORT.key)
     sessions = Sessions(
         session_options(config),
@@ -37,7 +39,7 @@ async def _serve(
         most=conf.GATEWAY_SESSIONS.read(config),
         statements=conf.GATEWAY_THREADS.read(config),
     )
-    app = Gateway(sessions).app(hosts=LOOPBACK if host in LOOPBACK else None)
+    app = Gateway(sessions).app(door)
     rest = f"http://{shown_host(host)}:{listener.getsockname()[1]}"
     checking = asyncio.create_task(_expire(sessions, conf.GATEWAY_CHECK_MS.read(config) / 1000))
     async with serving(app, listener, stopping):

@@ -9,8 +9,9 @@ from penstock.errors import SpecError
 from penstock.store import open_store
 from penstock_services.common.alone import run_alone
 from penstock_services.common.clock import SystemClock
-from penstock_services.common.http_serving import LOOPBACK, bind, serving, shown_host
+from penstock_services.common.http_serving import bind, serving, shown_host
 from penstock_services.common.main import storage_options
+from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
@@ -70,10 +71,11 @@ async def _serve(
             remedy=f"-D {conf.STORAGE_URL.key}=URL, as the cluster's services have it",
         )
     host, port = conf.HISTORY_BIND.read(config), conf.HISTORY_PORT.read(config)
+    door = front_door(config, host, conf.HISTORY_BIND.key)
     listener = bind(host, port, conf.HISTORY_BIND.key, conf.HISTORY_PORT.key)
     store = open_store(url, storage_options(config))
     served = endpoints(store, SystemClock(), conf.CLUSTER_ID.read(config))
-    app = application(served, hosts=LOOPBACK if host in LOOPBACK else None)
+    app = application(served, door)
     rest = f"http://{shown_host(host)}:{listener.getsockname()[1]}"
     async with serving(app, listener, stopping):
         log.info("history_ready", rest=rest, archive=url)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import httpx
 import tenacity
 
+from penstock.credentials import credentials
 from penstock.errors import REST_ERROR_TYPE, ExternalError, PenstockError, error_from_dict
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ClusterClient:
         self.url = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
         self._patience_s = patience_s
         self._transport = transport
+        self._credentials = credentials(self.url)
         self._http = self._connections()
 
     def _connections(self) -> httpx.Client:
@@ -58,9 +60,8 @@ class ClusterClient:
             base_url=self.url,
             timeout=30.0,
             transport=self._transport,
-            # Reading the certificates of all authorities takes a third of a short command's time.
-            verify=not self.url.startswith("http://"),
-            headers={"accept": f"application/json, {REST_ERROR_TYPE}"},
+            verify=self._credentials.tls(self.url),
+            headers={"accept": f"application/json, {REST_ERROR_TYPE}", **self._credentials.headers()},
         )
 
     def __enter__(self) -> ClusterClient:
@@ -243,6 +244,10 @@ class ClusterClient:
 
     def overview(self) -> dict[str, Any]:
         return self._object("GET", "/overview")
+
+    def dashboard_config(self) -> httpx.Response:
+        """The whole response of ``GET /config``: it tells the version, and its headers the dispatcher's time."""
+        return self._http.get("/config")
 
     def info(self) -> dict[str, Any]:
         """The processes of the cluster, with their ids."""

@@ -33,8 +33,7 @@ def check_cluster(url: str) -> list[Finding]:
             overview = client.overview()
             answered_ms = (time.perf_counter() - began) * 1_000
             processes = client.info()["processes"]
-            base = client.url
-        told = httpx.get(f"{base}/config", timeout=10.0)
+            told = client.dashboard_config()
     except (PenstockError, httpx.HTTPError) as err:
         return [Finding("address", "fail", f"{url}: {err}".splitlines()[0], "start one with 'penstock up'")]
     return [

@@ -178,6 +178,17 @@ def dead_letters(
     show_dead_letters(cluster or DEFAULT_CLUSTER, job_id, format, show, raw=raw)
 
 
+def token(
+    name: Annotated[str, typer.Argument(help="Whose token it is; the audit log shows the name.")],
+    role: Annotated[str, typer.Option("--role", help="read, operate, submit (runs code) or admin.")] = "read",
+    format: TextFormat = "text",
+) -> None:
+    """Make a bearer token for a cluster's REST API, and the entry with its hash for security.rest.tokens-file."""
+    from penstock.cli.token import make_token
+
+    make_token(name, role, format)
+
+
 def health(
     url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
 ) -> None:

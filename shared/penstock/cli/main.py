@@ -13,7 +13,8 @@ import typer
 
 from penstock import __version__
 from penstock.cli import job_commands, run_commands
-from penstock.errors import PenstockError, nested_too_deeply
+from penstock.cli.options import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from penstock.errors import PenstockError, SpecError, nested_too_deeply
 
 app = typer.Typer(
     name="penstock",
@@ -42,6 +43,7 @@ for _function, _name, _example in (
     (job_commands.open_, "open", "penstock open 4f1c"),
     (job_commands.doctor, "doctor", "penstock doctor --cluster http://127.0.0.1:8081"),
     (job_commands.health, "health", "penstock health http://127.0.0.1:8081"),
+    (job_commands.token, "token", "penstock token ci --role submit"),
 ):
     app.command(_name, epilog=f"Example: {_example}")(_function)
 
@@ -57,8 +59,19 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    token: Annotated[
+        str,
+        typer.Option("--token", help="Bearer token for the cluster; others on this machine may see it (ps)."),
+    ] = "",
+    token_file: Annotated[str, typer.Option("--token-file", help="File that holds the bearer token.")] = "",
 ) -> None:
-    pass
+    if token and token_file:
+        raise SpecError("two tokens are given", expected="one of --token and --token-file")
+    if token:
+        os.environ[TOKEN_VARIABLE] = token
+    if token_file:
+        os.environ.pop(TOKEN_VARIABLE, None)  # what the command line says counts
+        os.environ[TOKEN_FILE_VARIABLE] = token_file
 
 
 def _service(role: str, name: str = "") -> None:

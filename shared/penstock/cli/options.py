@@ -32,6 +32,8 @@ Parallelism = Annotated[
 TextFormat = Annotated[str, typer.Option("--format", help="text or json.")]
 TableFormat = Annotated[str, typer.Option("--format", help="table or json.")]
 
+#: As penstock.credentials reads them, which a fast start does not import.
+TOKEN_VARIABLE, TOKEN_FILE_VARIABLE = "PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE"
 DEFAULT_CLUSTER = "http://127.0.0.1:8081"
 
 

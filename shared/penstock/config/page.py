@@ -19,7 +19,6 @@ _SECTIONS = {
         "io.",
         "metrics.",
         "rest.",
-        "secrets.",
         "resourcemanager.",
         "slot.",
         "slotmanager.",
@@ -28,6 +27,7 @@ _SECTIONS = {
     "Task managers": ("taskmanager.",),
     "SQL gateway": ("sql-gateway.",),
     "History server": ("historyserver.",),
+    "Security": ("security.", "secrets."),
 }
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
+from penstock.credentials import credentials
 from penstock.embedded import servers
 from penstock.embedded.processes import Child, ProcessSet
 from penstock.embedded.slot_output import SlotOutput
@@ -197,10 +198,18 @@ class EmbeddedCluster:
         want = self.taskmanagers * self.slots
         deadline = time.monotonic() + START_TIMEOUT_S
         overview: dict[str, Any] = {}
-        with httpx.Client(base_url=self.rest_url, timeout=2.0) as client:
+        headers = credentials(self.rest_url).headers()
+        with httpx.Client(base_url=self.rest_url, timeout=2.0, headers=headers) as client:
             while time.monotonic() < deadline:
                 with contextlib.suppress(httpx.HTTPError, ValueError):  # the dispatcher is starting
-                    overview = client.get("/overview").json()
+                    answer = client.get("/overview")
+                    if answer.status_code in (401, 403):
+                        raise ExternalError(
+                            "the cluster that starts asks for a token, and this process has none that it takes",
+                            expected="PENSTOCK_TOKEN or PENSTOCK_TOKEN_FILE in the environment",
+                            got=f"HTTP {answer.status_code}",
+                        )
+                    overview = answer.json()
                     if overview.get("slots-total", 0) >= want:
                         return
                 self._check_alive()
