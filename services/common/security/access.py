@@ -119,13 +119,6 @@ def require(scope: Scope, role: Role) -> None:
         )
 
 
-def identity_of(scope: Scope) -> Identity:
-    """Who sent the request."""
-    found = scope[IDENTITY]
-    assert isinstance(found, Identity)
-    return found
-
-
 def about(scope: Scope, **fields: Any) -> None:
     """Adds what a handler knows of the request, such as the id of a new job, to the line of the audit log."""
     scope.setdefault(SUBJECT, {}).update(fields)

@@ -67,10 +67,6 @@ class Login:
         )
         return HTMLResponse(text, status, HEADERS)
 
-    def logged_in(self, request: Request) -> bool:
-        """Whether the browser has a session."""
-        return self._access.of_session(request.scope) is not None
-
     def admit(self, response: Response, identity: Identity, proof: str = "") -> None:
         """Gives the browser its session."""
         expires_s = self._access.now_s() + self._access.session_s
