@@ -10,6 +10,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from penstock_services.common.security.tls import name_of_client
+
 #: Seconds between a connection, or the first byte of a request, and the end of its head.
 HEAD_S = 10.0
 #: Seconds for the body. Handlers that read a body have shorter limits, after which they send an error.
@@ -26,6 +28,8 @@ class TimedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if (name := name_of_client(transport)) is not None:
+            self.app_state = {**self.app_state, "certificate_name": name}
         # An answer is written in two pieces, head and body. The second must not wait until the client
         # acknowledges the first (some 40 ms).
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

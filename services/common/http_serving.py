@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from penstock_services.common.security.tls import ServerTls
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 #: Seconds in which requests that run may finish when the server stops.
 STOP_S = 3
 
 
-def server_config(app: ASGIApp) -> uvicorn.Config:
-    """How ``app`` is served."""
+def server_config(app: ASGIApp, tls: ServerTls | None = None) -> uvicorn.Config:
+    """How ``app`` is served. ``tls``: None: without."""
     import uvicorn
 
     from penstock_services.common.connections import TimedConnection
@@ -34,10 +36,11 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         timeout_graceful_shutdown=STOP_S,
         server_header=False,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
 
 
-def http_server(app: ASGIApp) -> Any:
+def http_server(app: ASGIApp, tls: ServerTls | None = None) -> Any:
     """A server of ``app``, to be run with ``serve``. Set its ``on_started`` to learn when it listens."""
     import uvicorn
 
@@ -54,14 +57,16 @@ def http_server(app: ASGIApp) -> Any:
             await super().startup(sockets)
             self.on_started()
 
-    return Server(server_config(app))
+    return Server(server_config(app, tls))
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+async def serving(
+    app: ASGIApp, listener: socket.socket, stopping: asyncio.Event, tls: ServerTls | None = None
+) -> AsyncIterator[None]:
     """Serves ``app`` on the listening socket. The block runs once at the start; its end waits for ``stopping``,
     or for the server's end, and stops the server."""
-    server = http_server(app)
+    server = http_server(app, tls)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     waiting = asyncio.create_task(stopping.wait())
     try:
@@ -71,6 +76,12 @@ async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event
         server.should_exit = True
         waiting.cancel()
         await asyncio.gather(running, waiting, return_exceptions=True)
+
+
+def shown_url(host: str, listener: socket.socket, tls: ServerTls | None) -> str:
+    """The URL at which a server that listens on ``host`` is reached from this machine."""
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://{shown_host(host)}:{listener.getsockname()[1]}"
 
 
 def shown_host(host: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
-from penstock_services.common.http_serving import bind, http_server, shown_host
+from penstock_services.common.http_serving import bind, http_server, shown_url
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census
 from penstock_services.common.security.front_door import front_door
@@ -49,8 +49,7 @@ class DispatcherService:
             listener.close()
             raise
         await self._serve(rest, listener, door)
-        address = listener.getsockname()
-        return {"rest": f"http://{shown_host(host)}:{address[1]}"}
+        return {"rest": shown_url(host, listener, door.tls)}
 
     async def _build(self) -> Rest:
         context = self._context
@@ -81,7 +80,7 @@ class DispatcherService:
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, door: FrontDoor) -> None:
-        server = self._server = http_server(rest.app(door))
+        server = self._server = http_server(rest.app(door), door.tls)
         started = asyncio.Event()
         server.on_started = started.set
         self._context.supervisor.start("rest", lambda: server.serve(sockets=[listener]))

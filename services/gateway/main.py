@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock import config as conf
 from penstock.api.execution import CLUSTER_VARIABLE
 from penstock_services.common.alone import run_alone
-from penstock_services.common.http_serving import bind, serving, shown_host
+from penstock_services.common.http_serving import bind, serving, shown_url
 from penstock_services.common.security.front_door import front_door
 from penstock_services.gateway.app import Gateway
 from penstock_services.gateway.sessions import Sessions, session_options
@@ -40,9 +40,9 @@ async def _serve(
         statements=conf.GATEWAY_THREADS.read(config),
     )
     app = Gateway(sessions).app(door)
-    rest = f"http://{shown_host(host)}:{listener.getsockname()[1]}"
+    rest = shown_url(host, listener, door.tls)
     checking = asyncio.create_task(_expire(sessions, conf.GATEWAY_CHECK_MS.read(config) / 1000))
-    async with serving(app, listener, stopping):
+    async with serving(app, listener, stopping, door.tls):
         log.info("gateway_ready", rest=rest, cluster=address)
     checking.cancel()
     await asyncio.gather(checking, return_exceptions=True)

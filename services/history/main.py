@@ -9,7 +9,7 @@ from penstock.errors import SpecError
 from penstock.store import open_store
 from penstock_services.common.alone import run_alone
 from penstock_services.common.clock import SystemClock
-from penstock_services.common.http_serving import bind, serving, shown_host
+from penstock_services.common.http_serving import bind, serving, shown_url
 from penstock_services.common.main import storage_options
 from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
@@ -76,7 +76,7 @@ async def _serve(
     store = open_store(url, storage_options(config))
     served = endpoints(store, SystemClock(), conf.CLUSTER_ID.read(config))
     app = application(served, door)
-    rest = f"http://{shown_host(host)}:{listener.getsockname()[1]}"
-    async with serving(app, listener, stopping):
+    rest = shown_url(host, listener, door.tls)
+    async with serving(app, listener, stopping, door.tls):
         log.info("history_ready", rest=rest, archive=url)
     log.info("history_stopped")

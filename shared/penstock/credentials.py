@@ -126,7 +126,7 @@ def _of_profile(url: str) -> dict[str, str]:
     clusters = tree.get("clusters", {}) if isinstance(tree, dict) else None
     if not isinstance(clusters, dict):
         raise SpecError("the profile cannot be understood", expected=form, where=str(path))
-    found = next((v for k, v in clusters.items() if str(k).rstrip("/") == url.rstrip("/")), {})
+    found: Any = next((v for k, v in clusters.items() if str(k).rstrip("/") == url.rstrip("/")), {})
     if not isinstance(found, dict) or not found.keys() <= set(_FIELDS):
         raise SpecError(
             "the profile's entry cannot be understood",

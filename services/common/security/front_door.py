@@ -19,7 +19,9 @@ from penstock_services.common.security.access import Access, Gate
 from penstock_services.common.security.audit import Audit
 from penstock_services.common.security.limits import Limit
 from penstock_services.common.security.login import Login
+from penstock_services.common.security.roles import Role, role_of
 from penstock_services.common.security.sessions import Sessions, session_key
+from penstock_services.common.security.tls import ServerTls, server_tls
 from penstock_services.common.security.tokens import TokenFile
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class FrontDoor:
     access: Access | None = None
     login: Login | None = None
     hosts: frozenset[str] | None = None
+    tls: ServerTls | None = None
 
     def middleware(self) -> list[Middleware]:
         """What each request passes before it reaches a handler, in this order."""
@@ -66,12 +69,13 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
         SpecError: The address is not loopback's and no authentication is configured, or a file that the
             configuration names cannot be read.
     """
+    tls = server_tls(config)
     access = _access(config)
     beyond = not is_loopback(host)
     if beyond and access is None and not conf.REST_INSECURE.read(config):
         raise SpecError(
             "a REST server beyond loopback needs authentication: whoever reaches it could run code",
-            expected=f"{conf.REST_TOKENS.key}, the file of the tokens that it accepts",
+            expected=f"{conf.REST_TOKENS.key}, the file of the tokens that it accepts (or {conf.REST_CERTIFICATE_ROLES.key})",
             got=f"{host_key} = {host}, and no authentication",
             where=f"configuration key '{host_key}'",
             remedy=f"'penstock token ME --role admin' makes a token and its entry for the file; or listen on 127.0.0.1; or, "
@@ -88,17 +92,37 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
         Limit(FAILURES_PER_S if access is not None else 0, FAILURES_AT_ONCE),
         Audit(conf.AUDIT_FILE.read(config), conf.AUDIT_FILE.key),
         access,
-        Login(access) if access is not None else None,
+        Login(access, secure=tls is not None) if access is not None else None,
         named or local,
+        tls,
     )
 
 
 def _access(config: Mapping[str, str]) -> Access | None:
-    path = conf.REST_TOKENS.read(config)
-    if not path:
+    path, certificates = conf.REST_TOKENS.read(config), _certificate_roles(config)
+    if not path and not certificates:
         return None
     key = session_key(conf.REST_SESSION_KEY.read(config), conf.REST_SESSION_KEY.key)
-    return Access(Sessions(key), conf.REST_SESSION_MS.read(config) / 1000, TokenFile(path))
+    return Access(
+        Sessions(key),
+        conf.REST_SESSION_MS.read(config) / 1000,
+        TokenFile(path) if path else None,
+        certificates=certificates,
+    )
+
+
+def _certificate_roles(config: Mapping[str, str]) -> dict[str, Role]:
+    option = conf.REST_CERTIFICATE_ROLES
+    found = pairs(option.read(config), option.key)
+    return {name: role_of(role, f"configuration key '{option.key}'") for name, role in found.items()}
+
+
+def pairs(text: str, key: str) -> dict[str, str]:
+    """``a=b,c=d`` as a mapping. Raises SpecError, which names the option ``key``, for another form."""
+    parts = [part.rpartition("=") for part in text.split(",") if part.strip()]
+    if any(not name.strip() or not value.strip() for name, _, value in parts):
+        raise SpecError("not a list of pairs", expected="name=role,…", got=repr(text)[:200], where=key)
+    return {name.strip(): value.strip() for name, _, value in parts}
 
 
 def is_loopback(host: str) -> bool:

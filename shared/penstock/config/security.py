@@ -60,3 +60,60 @@ AUDIT_FILE = define(
     "File of the audit log, a line of JSON for each request that changes something or is refused. Empty: the service's log.",
     scope="cluster",
 )
+SSL_REST_CERTIFICATE = define(
+    "security.ssl.rest.certificate",
+    "",
+    str,
+    "PEM file of the certificate (and its chain) with which REST servers speak TLS; read again when it changes. Empty: no TLS.",
+    scope="cluster",
+)
+SSL_REST_KEY = define(
+    "security.ssl.rest.key",
+    "",
+    str,
+    "PEM file of the certificate's key. Empty: it is in the certificate's file.",
+    scope="cluster",
+)
+SSL_REST_CLIENT_CA = define(
+    "security.ssl.rest.client-ca",
+    "",
+    str,
+    "PEM file of the authorities whose client certificates REST servers accept.",
+    scope="cluster",
+)
+SSL_REST_AUTHENTICATION = define(
+    "security.ssl.rest.authentication-enabled",
+    False,
+    parse_bool,
+    "Whether REST servers refuse connections without a client certificate of `security.ssl.rest.client-ca`.",
+    scope="cluster",
+)
+REST_CERTIFICATE_ROLES = define(
+    "security.rest.certificate-roles",
+    "",
+    str,
+    "Common names of client certificates and their roles, such as `ci=submit,prometheus=read`.",
+    scope="cluster",
+)
+SSL_INTERNAL_CERTIFICATE = define(
+    "security.ssl.internal.certificate",
+    "",
+    str,
+    "PEM file of the certificate that this process shows other processes of the cluster: data connections between hosts, NATS at "
+    "`tls://…`, Redis at `rediss://…`. Empty: no TLS on data connections.",
+    scope="cluster",
+)
+SSL_INTERNAL_KEY = define(
+    "security.ssl.internal.key",
+    "",
+    str,
+    "PEM file of that certificate's key. Empty: it is in the certificate's file.",
+    scope="cluster",
+)
+SSL_INTERNAL_CA = define(
+    "security.ssl.internal.ca",
+    "",
+    str,
+    "PEM file of the authority that signed the certificates of the cluster's processes and servers; no other one is accepted.",
+    scope="cluster",
+)

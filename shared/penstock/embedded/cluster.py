@@ -154,7 +154,8 @@ class EmbeddedCluster:
         self.nats_url = f"nats://127.0.0.1:{nats_port}"
         self.redis_url = f"redis://127.0.0.1:{redis_port}"
         self.storage_url = (self.root / "store").as_uri()
-        self.rest_url = f"http://127.0.0.1:{self._rest_ports[0]}"
+        scheme = "https" if self.config.get("security.ssl.rest.certificate") else "http"
+        self.rest_url = f"{scheme}://127.0.0.1:{self._rest_ports[0]}"
         self._write_config()
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"}
         self._process_set = ProcessSet(env, self._restarted)
@@ -198,8 +199,10 @@ class EmbeddedCluster:
         want = self.taskmanagers * self.slots
         deadline = time.monotonic() + START_TIMEOUT_S
         overview: dict[str, Any] = {}
-        headers = credentials(self.rest_url).headers()
-        with httpx.Client(base_url=self.rest_url, timeout=2.0, headers=headers) as client:
+        own = credentials(self.rest_url)
+        with httpx.Client(
+            base_url=self.rest_url, timeout=2.0, headers=own.headers(), verify=own.tls(self.rest_url)
+        ) as client:
             while time.monotonic() < deadline:
                 with contextlib.suppress(httpx.HTTPError, ValueError):  # the dispatcher is starting
                     answer = client.get("/overview")
