@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
+from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
@@ -13,11 +14,14 @@ from penstock.api import (
     AsyncDataStream,
     AsyncFunction,
     AsyncRetryStrategy,
+    MapFunction,
     ProcessFunction,
+    ProcessWindowFunction,
     Sink,
     Source,
     StreamExecutionEnvironment,
     Time,
+    TumblingEventTimeWindows,
     Types,
     WatermarkStrategy,
 )
@@ -29,6 +33,7 @@ from penstock.api.async_functions import (
     has_exception_predicate,
 )
 from penstock.errors import FunctionError, SpecError
+from penstock.store.memory import MemoryStore
 from penstock.testing.harness import JobHarness
 
 LONG = Types.LONG()
@@ -279,3 +284,99 @@ def test_predicates_of_repetitions() -> None:
     assert not has_exception_predicate(None)
     assert exception_type_predicate(ConnectionError(), OSError)
     assert not exception_type_predicate(ValueError(), OSError)
+
+
+# -- event time behind calls that wait -------------------------------------------------------
+
+#: (value, event time in ms), for windows of 10 ms.
+TIMED = [(n, n * 3) for n in range(1, 25)]
+COUNTS = sorted(Counter((n % 4, time // 10) for n, time in TIMED).items())
+
+
+class Slow(AsyncFunction):
+    """The record itself; a record above 10 waits while the gate is closed."""
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        from penstock_async_gate import Gate
+
+        Gate.asked.append(value[0])
+        while Gate.closed and value[0] > 10:  # noqa: ASYNC110 (the gate opens from outside this event loop)
+            await asyncio.sleep(0.001)
+        return [value]
+
+
+class Ignored(MapFunction):
+    def map(self, value: Any) -> Any:
+        return -1, 1
+
+
+def counted(wait: Any, parallelism: int, *, endless: bool) -> Any:
+    """Counts by window behind the calls. ``endless``: another source, whose rows do not count, does not end."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism)
+    env.set("pipeline.auto-watermark-interval", "1 ms")
+    pair = Types.TUPLE([LONG, LONG])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
+    stream = env.from_collection(TIMED, pair).rebalance()
+    if endless:
+        schema = Types.ROW_NAMED(["n"], [LONG])
+        source = env.from_source(Source.connector("datagen", schema, {"rows-per-second": 9}))
+        stream = stream.union(source.map(Ignored(), pair))
+    stream = stream.assign_timestamps_and_watermarks(strategy).filter(lambda v: v[0] > 0)
+    windows = (
+        wait(stream, Slow(), 0, 100, pair)
+        .uid("ask")
+        .key_by(lambda v: v[0] % 4, LONG)
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        .process(Counted(), Types.TUPLE([LONG, LONG, LONG]))
+    )
+    windows.sink_to(Sink.connector("collect")).set_parallelism(1)
+    return env.job_graph()
+
+
+class Counted(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield key, context.window().start // 10, len(list(elements))
+
+
+def beyond_records_that_wait(job: Any) -> bool:
+    """Whether every input watermark has passed records that wait."""
+    nodes = [n for t in job.deployment.tasks.values() for n in t.chain.nodes if n.node.uid == "ask"]
+    return all(n.valve.watermark > 60_000 for n in nodes)
+
+
+@pytest.mark.parametrize("wait", [AsyncDataStream.ordered_wait, AsyncDataStream.unordered_wait])
+@pytest.mark.parametrize(("before", "after", "asked"), [(1, 1, 24), (1, 3, 0), (3, 2, 16), (2, 1, 24)])
+@pytest.mark.parametrize("endless", [False, True])
+def test_records_that_wait_are_not_late_behind_a_restored_watermark(
+    wait: Any, before: int, after: int, asked: int, endless: bool
+) -> None:
+    """The checkpoint is triggered while calls wait, before the input ends and behind its end."""
+    store = MemoryStore()
+
+    async def first() -> Any:
+        Gate.closed = True
+        async with JobHarness(counted(wait, before, endless=endless), store=store) as job:
+            await job.until(lambda: len(Gate.asked) >= asked)
+            if endless and asked == 24:
+                await job.until(lambda: beyond_records_that_wait(job))
+            checkpoint = asyncio.create_task(job.checkpoint())
+            if endless:
+                return await checkpoint
+            for _ in range(50):
+                await asyncio.sleep(0)
+            Gate.closed = False
+            return await checkpoint
+
+    async def second(checkpoint: Any) -> Any:
+        graph = counted(wait, after, endless=endless)
+        async with JobHarness(graph, store=store, restore=checkpoint) as job:
+            if not endless:
+                return await job.wait()
+            await job.stop(drain=True)
+            return await job.result()
+
+    checkpoint = asyncio.run(first())
+    Gate.reset()
+    rows = asyncio.run(second(checkpoint)).rows
+    assert sorted(((key, window), count) for key, window, count in rows) == COUNTS
