@@ -1,9 +1,9 @@
-"""Credentials in URLs never reach what is shown."""
+"""Credentials in options and URLs never reach what is shown."""
 
 import pytest
 
 from penstock.errors import BrokerError, error_from_dict
-from penstock.redaction import without_credentials
+from penstock.redaction import sensitive, shown_options, without_credentials
 from penstock.runtime.failures import error_info
 
 
@@ -25,6 +25,36 @@ from penstock.runtime.failures import error_info
 )  # fmt: skip
 def test_credentials_are_taken_out_of_urls(text, shown):
     assert without_credentials(text) == shown
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password", "sasl.password", "properties.sasl.jaas.config", "properties.ssl.key.password", "ssl.key.pem",
+        "avro-confluent.basic-auth.user-info", "value.avro-confluent.bearer-auth.token", "token", "credential",
+        "s3.secret-access-key", "s3.access-key", "secret_access_key", "fs.azure.account.key.x.blob.core.windows.net",
+        "apikey", "x.api-key", "auth-params", "service-key", "http-headers", "header.authorization", "passphrase",
+        "PASSWORD", "adls.connection-string", "storage.options.aws_session_token",
+    ],
+)  # fmt: skip
+def test_options_that_may_hold_a_password_are_sensitive(key):
+    assert sensitive(key)
+    assert shown_options({key: "hidden", "topic": "t"}) == {key: "******", "topic": "t"}
+    named = {key: "secret:name", f"more.{key}": 'user="u" password="${secret:name}"'}
+    assert shown_options(named) == named
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "connector", "key.fields", "key.format", "primary-key", "avro-confluent.basic-auth.credentials-source",
+        "properties.sasl.oauthbearer.token.endpoint.url", "table-name", "partition.keys", "username", "hosts",
+        "csv.field-delimiter", "fields.n.kind", "scan.startup.mode", "decoding.plugin.name", "slot.name",
+    ],
+)  # fmt: skip
+def test_other_options_are_shown(key):
+    assert not sensitive(key)
+    assert shown_options({key: "x", "url": "redis://me:hidden@h"}) == {key: "x", "url": "redis://******@h"}
 
 
 def test_an_error_of_ours_shows_no_credentials_wherever_they_stand():

@@ -158,6 +158,54 @@ def test_plans_and_statements_hold_the_reference(monkeypatch: pytest.MonkeyPatch
     assert "secret:rows" in plan
 
 
+PLAIN = """
+CREATE TABLE t (id BIGINT) WITH ('connector' = 'opensearch', 'hosts' = 'http://me:not-shown@h', 'index' = 't',
+  'username' = 'me', 'password' = 'not-shown');
+CREATE TABLE named (id BIGINT) WITH ('connector' = 'opensearch', 'hosts' = 'http://h', 'index' = 't',
+  'username' = 'me', 'password' = 'secret:p');
+"""
+
+
+def test_show_create_table_hides_a_password_and_says_what_to_write() -> None:
+    session = SqlSession()
+    list(session.run_script(PLAIN))
+    [(shown,)] = session.execute("SHOW CREATE TABLE t").rows
+    assert "not-shown" not in shown
+    assert "'password' = '******'" in shown
+    assert shown.startswith("-- 'password' is hidden")
+    assert "'password' = 'secret:NAME'" in shown
+    [(named,)] = session.execute("SHOW CREATE TABLE named").rows
+    assert "'password' = 'secret:p'" in named
+    assert "--" not in named
+    with pytest.raises(ConnectorError, match="stands for a value that is not shown") as caught:
+        SqlSession().execute(shown)
+    assert "secret:NAME" in str(caught.value)
+    SqlSession().execute(named)
+
+
+def test_a_catalog_keeps_the_password_that_it_does_not_show(tmp_path: Path) -> None:
+    def session() -> SqlSession:
+        made = SqlSession()
+        made.execute(f"CREATE CATALOG house WITH ('type' = 'penstock', 'path' = '{tmp_path}')")
+        made.execute("USE CATALOG house")
+        return made
+
+    first = session()
+    list(first.run_script(PLAIN))
+    later = session()
+    [(shown,)] = later.execute("SHOW CREATE TABLE t").rows
+    assert "not-shown" not in shown
+    assert later.catalog.tables["t"].options["password"] == "not-shown"
+
+
+def test_an_option_that_does_not_exist_shows_no_value() -> None:
+    session = SqlSession()
+    list(session.run_script(PLAIN.replace("'password'", "'pasword'")))
+    with pytest.raises(ConnectorError, match="unknown option 'pasword'") as caught:
+        session.execute("EXPLAIN INSERT INTO t VALUES (1)")
+    assert "not-shown" not in str(caught.value)
+
+
 def test_a_missing_secret_fails_at_submission() -> None:
     session = SqlSession()
     list(session.run_script(DECLARED))

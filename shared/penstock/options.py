@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import one_of, parse_bool, parse_bytes, parse_duration_ms, parse_int
 from penstock.errors import ConnectorError, SpecError, nearest
+from penstock.redaction import HIDDEN, hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -96,7 +97,8 @@ class OptionSet:
                 raise ConnectorError(
                     f"unknown option '{key}'",
                     expected="one of " + ", ".join(sorted(known - {"connector"})),
-                    got=f"'{key}' = '{given[key]}'",
+                    # The key may be a password's, misspelt, so the value is not shown.
+                    got=f"'{key}'",
                     where=self.owner,
                     remedy=nearest(key, known) or f"remove '{key}'",
                 )
@@ -127,7 +129,7 @@ class OptionSet:
             raise ConnectorError(
                 f"option '{key}': {err.message}",
                 expected=err.expected,
-                got=err.got,
+                got=HIDDEN if hidden(key, given[key]) else err.got,
                 where=self.owner,
                 remedy=err.remedy or f"write '{key}' as {err.expected}",
             ) from None

@@ -1,4 +1,4 @@
-"""Credentials in URLs, taken out of whatever is shown: errors, logs, REST.
+"""Credentials in options and URLs, taken out of whatever is shown: errors, logs, REST, SHOW CREATE.
 
 The one place that knows how: errors redact their texts when they are made, services and
 slots redact each line that they log.
@@ -7,8 +7,23 @@ slots redact each line that they log.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HIDDEN = "******"
+#: Words in the keys of options whose values are never shown: Flink's, and those of our connectors and formats.
+_SENSITIVE = re.compile(
+    r"password|passwd|pwd|passphrase|secret|token|credential|jaas|basic[-._]auth|auth[-._]params|user[-._]info"
+    r"|api[-._]?key|service[-._]key|(?:access|account|private|shared)[-._]?key|ssl\.key\.pem|http[-._]headers|signature"
+    r"|(?:^|\.)headers?(?:\.|$)|connection[-._]string",
+    re.IGNORECASE,
+)
+#: Keys with such a word whose values tell a place or a choice.
+_HARMLESS = re.compile(
+    r"credentials[-._]source$|\.endpoint\.url$|[-._](?:uri|expiration|timeout|ms)$", re.IGNORECASE
+)
 #: A secret shorter than this is not looked for in texts: it would be found in every other word.
 _SHORTEST = 4
 #: The secrets that this process has looked up.
@@ -24,10 +39,30 @@ _PARAMETER = re.compile(
 )
 
 
+#: ``secret:NAME``, or ``${secret:NAME}`` inside a longer value (``penstock.secrets``).
+_REFERENCE = re.compile(r"^secret:|\$\{secret:")
+
+
 def hide(secret: str) -> None:
     """From now on, ``secret`` is replaced in whatever this process shows."""
     if len(secret) >= _SHORTEST:
         _secrets.add(secret)
+
+
+def sensitive(key: str) -> bool:
+    """Whether the value of the option ``key`` may be a password, a key or a token."""
+    return _SENSITIVE.search(key) is not None and _HARMLESS.search(key) is None
+
+
+def shown_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options as they may be shown: ``******`` for what is sensitive and written as plain text, and for
+    credentials in URLs. A reference to a secret stays, for it tells a name only."""
+    return {k: HIDDEN if hidden(k, v) else without_credentials(v) for k, v in options.items()}
+
+
+def hidden(key: str, value: str) -> bool:
+    """Whether the value of an option is sensitive, and no reference to a secret."""
+    return bool(value) and sensitive(key) and not _REFERENCE.search(value)
 
 
 def without_credentials(text: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from penstock.config import SECRETS_FILE, SECRETS_FOLDER, SECRETS_PREFIX
 from penstock.errors import SecretError
-from penstock.redaction import hide
+from penstock.redaction import HIDDEN, hide, sensitive
 
 PREFIX = "secret:"
 #: The whole value, or ``${secret:NAME}`` inside a longer one.
@@ -75,9 +75,23 @@ def unresolved(options: Mapping[str, str]) -> Mapping[str, str]:
 
 def check(options: Mapping[str, str], *, where: str = "") -> None:
     """SecretError if a secret that an option names is nowhere to be found."""
+    refuse_hidden(options, where=where)
     for key, value in unresolved(options).items():
         if refers(value):
             resolve(value, where=_place(key, where))
+
+
+def refuse_hidden(options: Mapping[str, str], *, where: str = "") -> None:
+    """SecretError for a password that is the ``******`` of a statement that SHOW CREATE has printed."""
+    for key, value in unresolved(options).items():
+        if value == HIDDEN and sensitive(key):
+            raise SecretError(
+                f"option '{key}' holds '{HIDDEN}', which stands for a value that is not shown",
+                expected="the value itself, or 'secret:NAME'",
+                got=f"'{key}' = '{HIDDEN}'",
+                where=where,
+                remedy=f"write '{key}' = 'secret:NAME', and put NAME where secrets lie",
+            )
 
 
 class SecretOptions(Mapping[str, str]):

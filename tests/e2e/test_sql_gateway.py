@@ -154,6 +154,33 @@ def test_the_error_of_a_job_is_the_statements(session: Session) -> None:
     assert "division by zero" in answer.text.lower()
 
 
+def test_a_password_as_plain_text_is_shown_nowhere(session: Session, cluster: EmbeddedCluster) -> None:
+    """In none of the answers about its job, and in no log."""
+    session.rows(
+        "CREATE TABLE documents (n INT) WITH ('connector' = 'opensearch', 'hosts' = 'http://127.0.0.1:1', "
+        "'index' = 'i', 'username' = 'me', 'password' = 'plain-and-long')"
+    )
+    [(_, [shown])] = session.rows("SHOW CREATE TABLE documents")
+    assert "'password' = '******'" in shown
+    [page, *_] = session.pages(session.start("INSERT INTO documents VALUES (1)"))
+    said = [shown]
+    with (
+        ClusterClient(cluster.rest_url) as client,
+        httpx.Client(base_url=cluster.rest_url, timeout=60) as http,
+    ):
+        until_true(lambda: client.job(page["jobID"])["state"] in ("RUNNING", "FAILED"), "the job runs")
+        paths = [p for p, verbs in http.get("/openapi.json").json()["paths"].items() if "get" in verbs]
+        asked = [p.replace("{job}", page["jobID"]) for p in paths if "{" not in p.replace("{job}", "")]
+        assert len(asked) > 20
+        for path in asked:
+            with http.stream("GET", path) as answer:
+                if "event-stream" not in answer.headers.get("content-type", ""):
+                    said.append(answer.read().decode(errors="replace"))
+        client.cancel(page["jobID"])
+    said += [p.read_text(errors="replace") for p in cluster.log_dir.rglob("*") if p.is_file()]
+    assert not [text for text in said if "plain-and-long" in text]
+
+
 SCRIPT = """
 SET 'sql-client.execution.result-mode' = 'tableau';
 CREATE TABLE g (a INT) WITH ('connector' = 'datagen', 'fields.a.kind' = 'sequence', 'fields.a.start' = '1',

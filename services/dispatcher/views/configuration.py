@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.redaction import HIDDEN, without_credentials
+from penstock.redaction import shown_options
 from penstock_services.dispatcher.views.common import Kebab, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.messages.cluster import JobDetails
-
-_SECRET = ("password", "secret", "token", "credential", "apikey", "api-key", "access_key", "access-key")
 
 
 class ExecutionConfig(Kebab, frozen=True, kw_only=True):
@@ -39,22 +37,14 @@ class Option(Shape, frozen=True, kw_only=True):
     value: str
 
 
-def redacted(config: Mapping[str, str]) -> dict[str, str]:
-    """The options with hidden secrets: values of keys that name a secret, and users and passwords in URLs."""
-    return {
-        k: HIDDEN if any(word in k.lower() for word in _SECRET) else without_credentials(v)
-        for k, v in config.items()
-    }
-
-
 def options(config: Mapping[str, str]) -> list[Option]:
     """The options that are set, with hidden secrets."""
-    return [Option(key=k, value=v) for k, v in sorted(redacted(config).items())]
+    return [Option(key=k, value=v) for k, v in sorted(shown_options(config).items())]
 
 
 def job_config(details: JobDetails) -> JobConfig:
     """The configuration of a job, with hidden secrets."""
-    config = redacted(details.config)
+    config = shown_options(details.config)
     return JobConfig(
         jid=details.job_id,
         name=details.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import LOCAL_TIME_ZONE
 from penstock.connectors.registry import connector_of
 from penstock.errors import ConnectorError, SqlError, UnsupportedError
+from penstock.secrets import refuse_hidden
 from penstock.sql import statements as st
 from penstock.sql.catalog import Table, View, blame_option
 from penstock.sql.declaring import build_table
@@ -70,7 +71,9 @@ def _create_table(catalog: Catalog, config: Mapping[str, str], statement: st.Cre
 
 def _check_connector(table: Table) -> None:
     try:
-        connector_of(table.options, where=f"table '{table.name}' ({table.where})")
+        where = f"table '{table.name}' ({table.where})"
+        connector_of(table.options, where=where)
+        refuse_hidden(table.options, where=where)
     except ConnectorError as err:
         raise blame_option(err, table) from None
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
+from penstock.redaction import HIDDEN, shown_options
 from penstock.sql.partitions import table_partitions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.sql.catalog import Catalog, Table, View
     from penstock.sql.statements import Describe, Pattern, Show
 
@@ -24,9 +28,10 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
         table = catalog.table(statement.name or "", where)
         path = catalog.catalogs.path(table.name)
         own = table.name == path[2]
-        return ("result",), (
-            (create_table_text(table, "`" + ("" if own else "`.`".join(path[:2]) + "`.`") + f"{path[2]}`"),),
-        )
+        quoted = "`" + ("" if own else "`.`".join(path[:2]) + "`.`") + f"{path[2]}`"
+        shown = shown_options(table.options)
+        text = create_table_text(replace(table, options=shown), quoted)
+        return ("result",), ((hidden_note(shown) + text,),)
     if statement.what == "CREATE CATALOG":
         return ("result",), ((catalog.catalogs.statement(statement.name or "", where),),)
     if statement.what == "CREATE VIEW":
@@ -128,8 +133,17 @@ def _columns(item: Table | View) -> Rows:
     return head, tuple(rows)
 
 
+def hidden_note(shown: Mapping[str, str]) -> str:
+    """Comments above a statement that say which of its options are hidden, and what to write instead."""
+    keys = [k for k, v in sorted(shown.items()) if v == HIDDEN]
+    return "".join(
+        f"-- '{k}' is hidden, because it was written as plain text; write '{k}' = 'secret:NAME' instead\n"
+        for k in keys
+    )
+
+
 def create_table_text(table: Table, quoted: str) -> str:
-    """The statement that declares the table again. ``quoted``: its name, in backticks."""
+    """The statement that declares the table again, with plain text passwords, if it has some. ``quoted``: its name, in backticks."""
     lines = [f"  {c.text}" for c in table.columns]
     if table.watermark_clause is not None:
         name = ".".join(f"`{p}`" for p in table.watermark_clause.parts)

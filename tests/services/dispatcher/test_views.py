@@ -16,9 +16,9 @@ from penstock.messages.cluster import (
 from penstock.messages.resource_manager import TaskManagerDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
+from penstock.redaction import shown_options
 from penstock_services.dispatcher.metrics import render
 from penstock_services.dispatcher.views.checkpoints import checkpoint_subtasks, checkpoints
-from penstock_services.dispatcher.views.configuration import redacted
 from penstock_services.dispatcher.views.io_metrics import restoring
 from penstock_services.dispatcher.views.metrics import aggregated, job_values, wanted_names
 from penstock_services.dispatcher.views.statistics import Summary, percentile, summary
@@ -31,7 +31,7 @@ def test_redacted_hides_secrets_by_key_and_in_urls():
         "storage.options.secret_access_key": "hidden",
         "rest.port": "8081",
     }
-    assert redacted(config) == {
+    assert shown_options(config) == {
         "nats.url": "nats://******@a:4222,nats://b:4222",
         "storage.options.secret_access_key": "******",
         "rest.port": "8081",

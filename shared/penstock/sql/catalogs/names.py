@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.connectors.lakehouse.schema import declared_arrow
 from penstock.errors import SqlError, UnsupportedError, nearest
+from penstock.redaction import shown_options
 from penstock.sql.catalogs.opening import CatalogStore, open_catalog
 from penstock.sql.catalogs.port import ChangedError, StoredCatalog
+from penstock.sql.show import hidden_note
 
 if TYPE_CHECKING:
     from penstock.sql.catalog import Table, View
@@ -57,14 +59,13 @@ class SessionCatalogs:
         )
 
     def statement(self, name: str, where: str) -> str:
-        """The text of SHOW CREATE CATALOG, in which a secret stands by its name."""
+        """The text of SHOW CREATE CATALOG, in which a secret stands by its name; a password as plain text is hidden."""
         options = self.store.get(name)
         if options is None:
             raise self.unknown(name, where)
-        pairs = ",\n".join(
-            f"  '{k}' = '{v.replace(chr(39), chr(39) * 2)}'" for k, v in sorted(options.items())
-        )
-        return f"CREATE CATALOG `{name}` WITH (\n{pairs}\n)"
+        shown = shown_options(options)
+        pairs = ",\n".join(f"  '{k}' = '{v.replace(chr(39), chr(39) * 2)}'" for k, v in sorted(shown.items()))
+        return f"{hidden_note(shown)}CREATE CATALOG `{name}` WITH (\n{pairs}\n)"
 
     def create(self, name: str, options: Mapping[str, str], where: str) -> bool:
         """Declare a catalog. Returns False if there is a catalog of this name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import CATALOG_STORE_FOLDER, CATALOG_STORE_KIND, LOCAL_TIME_ZONE
 from penstock.errors import SpecError, SqlError
+from penstock.redaction import shown_options
 from penstock.sql.catalog import Catalog, Table
 from penstock.sql.catalogs.names import OWN_CATALOG, Names, SessionCatalogs
 from penstock.sql.catalogs.opening import CatalogStore
@@ -74,7 +75,9 @@ def _described(catalogs: SessionCatalogs, name: str, where: str) -> dict[str, st
     options = catalogs.store.get(name)
     if options is None:
         raise catalogs.unknown(name, where)
-    more = {f"option:{k}": v for k, v in sorted(options.items()) if k not in ("type", "comment")}
+    more = {
+        f"option:{k}": v for k, v in sorted(shown_options(options).items()) if k not in ("type", "comment")
+    }
     return {"name": name, "type": options["type"], "comment": options.get("comment", ""), **more}
 
 
