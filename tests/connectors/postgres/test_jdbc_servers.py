@@ -180,6 +180,36 @@ def test_a_value_that_does_not_fit_is_refused_by_name(place):
         run(place.ddl("id BIGINT, x DECIMAL(10, 2)"), "SELECT * FROM t")
 
 
+@pytest.mark.parametrize("place", ["mariadb"], indirect=True)
+def test_exactly_once_of_a_table_without_transactions_is_refused(place):
+    """At submission, and where a table has lost its transactions, when the job opens it."""
+    once = {"sink.delivery-guarantee": "exactly-once"}
+    place.execute("CREATE TABLE t (id int PRIMARY KEY) ENGINE = InnoDB")
+    place.execute("CREATE VIEW v AS SELECT * FROM t")
+    for engine in ("MyISAM", "Aria"):
+        place.execute(f"CREATE TABLE {engine.lower()} (id int PRIMARY KEY) ENGINE = {engine}")
+    for table, got in (("myisam", "ENGINE = MyISAM"), ("aria", "ENGINE = Aria"), ("v", "a view")):
+        with pytest.raises(ConnectorError, match="has no transactions") as caught:
+            run(place.ddl("id INT", table, **once), f"INSERT INTO {table} VALUES (1)")
+        assert caught.value.got == got
+        assert "at-least-once" in (caught.value.remedy or "")
+        assert place.execute(f"SELECT * FROM {table}") == []
+    run(place.ddl("id INT", "aria"), "INSERT INTO aria VALUES (1)")
+    assert place.execute("SELECT * FROM aria") == [(1,)]
+
+    session = SqlSession()
+    session.execute(place.ddl("id INT", **once).rstrip(";"))
+    graph = session.execute("INSERT INTO t VALUES (1)").job.job_graph
+    place.execute("ALTER TABLE t ENGINE = MyISAM")
+    with pytest.raises(ConnectorError, match="table 't', which has no transactions"):
+        run_graph(graph)
+    place.execute("ALTER TABLE t ENGINE = InnoDB")
+    place.execute("ALTER TABLE penstock_commits ENGINE = MyISAM")
+    with pytest.raises(ConnectorError, match="table 'penstock_commits', which has no transactions"):
+        run_graph(graph)
+    assert place.execute("SELECT * FROM t") == []
+
+
 def test_exactly_once_of_sqlite_is_refused(tmp_path):
     options = {"connector": "jdbc", "url": f"jdbc:sqlite:{tmp_path}/x.db", "table-name": "t", "sink.delivery-guarantee": "exactly-once"}  # fmt: skip
     with pytest.raises(ConnectorError, match="exactly-once"):

@@ -74,7 +74,7 @@ class JdbcConnector(DeclaredConnector):
     def validate(self, table: TableInfo, *, role: Literal["source", "sink"]) -> None:
         super().validate(table, role=role)
         if is_server(table.options):
-            self._check_server(table)
+            self._check_server(table, role)
         elif only_spark(table.options):
             check_types(table.schema)
         elif exactly_once(table):
@@ -88,7 +88,7 @@ class JdbcConnector(DeclaredConnector):
         else:
             check_table(table.schema, table.options)
 
-    def _check_server(self, table: TableInfo) -> None:
+    def _check_server(self, table: TableInfo, role: str) -> None:
         from penstock.connectors.jdbc.server_source import partitions
         from penstock.connectors.jdbc.servers import check_server_table, has_client, server_of
 
@@ -96,7 +96,7 @@ class JdbcConnector(DeclaredConnector):
         if only_spark(table.options) and not has_client(server_of(table.options)):
             return  # Spark has a driver of its own
         partitions(OPTIONS.read(table.options))
-        check_server_table(table.schema, table.options)
+        check_server_table(table.schema, table.options, transactional=role == "sink" and exactly_once(table))
 
     def resolved(self, options: Mapping[str, str], *, where: str) -> Mapping[str, str]:
         if "url" not in options or only_spark(options) or is_server(options):

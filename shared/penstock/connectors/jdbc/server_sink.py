@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.jdbc.server_values import server_parameters
-from penstock.connectors.jdbc.servers import connect, failure, server_of
+from penstock.connectors.jdbc.servers import check_transactional, connect, failure, server_of
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
 from penstock.errors import ConnectorError, ExternalError, PenstockError
@@ -84,10 +84,14 @@ class _Statements:
         return bool(cursor.rowcount == 1)
 
     def make_markers(self) -> None:
-        """Creates the table of markers if it is missing, and deletes old markers."""
+        """Creates the table of markers if it is missing, and deletes old markers. ConnectorError if it or the
+        written table has no transactions."""
+        engine = " ENGINE = InnoDB" if self.server.product == "MySQL" else ""
         self.run(
-            f"CREATE TABLE IF NOT EXISTS {MARKERS} (id varchar(64) PRIMARY KEY, committed_at timestamp NOT NULL)"
+            f"CREATE TABLE IF NOT EXISTS {MARKERS} (id varchar(64) PRIMARY KEY, committed_at timestamp NOT NULL){engine}"
         )
+        for table in (MARKERS, self.table):
+            check_transactional(self.connection, self.server, table)
         self.run(f"DELETE FROM {MARKERS} WHERE committed_at < {_KEPT[self.server.product]}")
 
     def run(self, statement: str) -> None:

@@ -87,6 +87,37 @@ class Server:
             return [row[4] for row in cursor.fetchall()]
 
 
+def check_transactional(connection: Any, server: Server, table: str) -> None:
+    """ConnectorError unless the table takes part in transactions: in MySQL and MariaDB the tables of some storage
+    engines (MyISAM, Aria, MEMORY) do not, and what was written there before a failure stays written."""
+    if server.product != "MySQL":
+        return
+    database, _, name = table.rpartition(".")
+    with connection.cursor() as cursor:
+        # Where names differ in case only, the exact one counts.
+        cursor.execute(
+            "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t "
+            "LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
+            "WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s ORDER BY BINARY t.TABLE_NAME = %s DESC LIMIT 1",
+            (database or server.database, name, name),
+        )
+        found = cursor.fetchone()
+    kind, engine, transactions = found or (None, None, None)
+    if transactions == "YES":
+        return
+    raise ConnectorError(
+        f"'sink.delivery-guarantee' = 'exactly-once' of table '{table}', which has no transactions",
+        expected="a table of a storage engine with transactions, as InnoDB",
+        got=f"ENGINE = {engine}"
+        if engine
+        else f"a {str(kind or 'table that information_schema does not show').lower()}",
+        where=server.where,
+        remedy=f"ALTER TABLE {server.table(table)} ENGINE = InnoDB, or set 'sink.delivery-guarantee' = 'at-least-once'"
+        if engine
+        else "write to the table below it, or set 'sink.delivery-guarantee' = 'at-least-once'",
+    )
+
+
 def is_server(options: Mapping[str, str]) -> bool:
     """Whether the URL names a database server that this engine reaches itself."""
     scheme = options.get("url", "").lower().removeprefix("jdbc:").partition("://")
@@ -201,14 +232,17 @@ def failure(err: Exception, server: Server) -> PenstockError:
     )
 
 
-def check_server_table(schema: Schema, options: Mapping[str, Any]) -> None:
-    """ConnectorError or ExternalError unless the table is there and has the declared columns."""
+def check_server_table(schema: Schema, options: Mapping[str, Any], *, transactional: bool = False) -> None:
+    """ConnectorError or ExternalError unless the table is there and has the declared columns; with
+    ``transactional``, also if it takes no part in transactions."""
     server = server_of(options)
     connection = connect(server)
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {server.table(options['table-name'])} WHERE 1 = 0")
             there = [column[0] for column in cursor.description]
+        if transactional:
+            check_transactional(connection, server, options["table-name"])
     except PenstockError:
         raise
     except Exception as err:
