@@ -39,6 +39,11 @@ AS_CONDITION = "as a condition of WHERE or HAVING"
         ("SELECT x, z.y FROM v, LATERAL (SELECT a.y FROM w AS a FULL JOIN w AS b ON a.y = b.y WHERE a.y > v.x) AS z",
          "FULL JOIN", "as a subquery"),
         ("SELECT x, z.y FROM v LEFT JOIN LATERAL (SELECT y FROM w WHERE y > v.x) AS z ON z.y > 1", "with a condition", "WHERE"),
+        ("SELECT x, (SELECT COUNT(*) FROM w WHERE y = v.x HAVING COUNT(*) = 0) FROM v", "with HAVING", "outside"),
+        ("SELECT x, (SELECT COUNT(*) FROM w WHERE y = v.x LIMIT 1) FROM v", "with HAVING, LIMIT", "outside"),
+        ("SELECT x FROM v WHERE EXISTS (SELECT 1 FROM w WHERE y = v.x HAVING COUNT(*) = 0)", "with HAVING", "outside"),
+        ("SELECT x, z.c FROM v LEFT JOIN LATERAL (SELECT COUNT(*) c FROM w WHERE y = v.x HAVING COUNT(*) < 1) z ON TRUE",
+         "with HAVING", "outside"),
         ("SELECT x FROM v QUALIFY x > 1", "QUALIFY without an OVER", "WHERE"),
     ],
 )  # fmt: skip

@@ -186,6 +186,13 @@ def _with_keys(
             raise ctx.source.unsupported("LIMIT … BY", clause)
     cut = limit is not None or first > 0
     sorted_by = [_sorted_by(made, ordered) for ordered in order.expressions] if order is not None else []
+    if calls is None and group is None and (aggregated or made.args.get("having") is not None):
+        # Such a query gives a row also for an outer row that has none in its FROM; by key it would give none.
+        raise ctx.source.unsupported(
+            "an aggregate without GROUP BY, with HAVING, LIMIT or OFFSET, in a subquery that reads columns of the outer query",
+            made,
+            remedy="compute the aggregate in the subquery, and write the condition on it outside",
+        )
     if group is not None:
         group.set("expressions", [*(k.copy() for k in keys), *group.expressions])
     elif keys and (aggregated or made.args.get("having") is not None):
