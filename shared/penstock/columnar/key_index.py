@@ -1,12 +1,10 @@
 """Key columns → dense slots: a vectorised open-addressing table.
 
 Each operator and subtask has one table. The table holds slot numbers; the keys lie in an array in slot order,
-so that state columns are plain arrays indexed by slot. A lookup probes all rows of a batch together, in as
-many rounds as the longest probe.
+so that state columns are plain arrays indexed by slot.
 
-* Keys of whole numbers (the fast path) become one int64: the one column itself, or several columns packed
-  side by side while their values are small enough. The int64 is compared directly. Any other key is compared
-  by its 64-bit hash and then column by column.
+* Keys of whole numbers (the fast path) become one int64 and are compared directly. Any other key is compared
+  by its 64-bit hash and then column by column (see ``slot_keys``, ``probing``).
 * Whole numbers that lie close together need no hashing: an array addressed by key (see ``direct``) holds
   their slots until they lie too far apart.
 * Growing causes no pause: the memory of a larger table is prepared in advance, the old table stays readable
@@ -21,25 +19,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.direct import DirectTable
-from penstock.columnar.equality import equal_or_both_null
-from penstock.columnar.growing import grown
-from penstock.columnar.hash_table import (
-    CLAIM,
-    EMPTY,
-    TOMBSTONE,
-    HashTable,
-    hash_ints,
-    table_bits,
-)
+from penstock.columnar.hash_table import HashTable, hash_ints, table_bits
 from penstock.columnar.hashing import hash_columns
-from penstock.columnar.key_packing import KeyPacking
-from penstock.columnar.store import RowStore, Slots
+from penstock.columnar.probing import erase, find, insert
+from penstock.columnar.slot_keys import SlotKeys, Wanted
 from penstock.errors import InternalError
-from penstock.types.column import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.types.column import Column
     from penstock.types.logical import LogicalType
 
 #: Slots moved from the old table per call, in addition to twice the rows of the batch.
@@ -55,9 +44,9 @@ class KeyIndex:
 
     def __init__(self, types: Sequence[LogicalType]) -> None:
         self.types = list(types)
-        self._packing = KeyPacking(self.types)
-        self._whole = KeyPacking.suits(self.types)
-        self._direct: DirectTable | None = DirectTable() if self._whole else None
+        self._held = SlotKeys(self.types)
+        self._slots = self._held.slots
+        self._direct: DirectTable | None = DirectTable() if self._held.whole else None
         self._table = HashTable(table_bits(0))
         self._next: HashTable | None = None
         #: The table that slots are moved from. The slots from ``_cursor`` to ``_end`` are still in it, except
@@ -67,14 +56,6 @@ class KeyIndex:
         self._gone = np.zeros(0, np.bool_)
         #: The number of keys that ``reserve`` announced.
         self._expected = 0
-        if self._whole:
-            self._slots = Slots()
-            self._ints = np.zeros(1024, np.int64)
-            self._null_slot = -1
-        else:
-            self._rows = RowStore(self.types)
-            self._slots = self._rows.slots
-            self._hashes = np.zeros(1024, np.uint64)
 
     def __len__(self) -> int:
         return self._slots.count
@@ -87,17 +68,15 @@ class KeyIndex:
     @property
     def nbytes(self) -> int:
         """Allocated bytes, unused room included."""
-        own = self._ints.nbytes if self._whole else self._hashes.nbytes + self._rows.nbytes
         direct = self._direct.nbytes if self._direct else 0
         old = self._old.nbytes if self._old is not None else 0
-        return own + direct + self._table.nbytes + old
+        return self._held.nbytes + direct + self._table.nbytes + old
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the keys in use: ``nbytes`` without unused room."""
-        own = 8 if self._whole else 8 + self._rows.row_bytes
         tables = (self._direct, self._old, self._table)
-        return int((own + 1) * len(self)) + sum(x.nbytes for x in tables if x is not None)
+        return int((self._held.row_bytes + 1) * len(self)) + sum(x.nbytes for x in tables if x is not None)
 
     def in_use(self, start: int, stop: int) -> np.ndarray:
         """Boolean mask of the slots in use from ``start`` to ``stop``, which is at most ``high``."""
@@ -109,17 +88,17 @@ class KeyIndex:
         """The int64 slot of each of the ``n`` rows' keys; -1 for an unknown key."""
         if not self.types:
             return np.full(n, 0 if self._slots.count else -1, np.int64)
-        if self._whole:
-            found = self._packing.packed(columns)
+        if self._held.whole:
+            found = self._held.packing.packed(columns)
             if found is None:
                 self._stop_packing()
             else:
                 keys, valid = found
                 out = self.lookup_ints(keys)
                 if valid is not None:
-                    out[~valid] = self._null_slot
+                    out[~valid] = self._held.null_slot
                 return out
-        return self._find(None, hash_columns(columns), columns)
+        return self._find(Wanted(hash_columns(columns), columns=columns))
 
     def upsert(self, columns: Sequence[Column], n: int) -> tuple[np.ndarray, np.ndarray]:
         """(int64 slot of each of the ``n`` rows' keys, int64 slots that are new). Unknown keys get slots.
@@ -129,20 +108,15 @@ class KeyIndex:
         if not self.types:
             new = np.empty(0, np.int64)
             if not self._slots.count:
-                new = self._rows.append([], 1)
+                new = self._held.add_empty(1)
             return np.zeros(n, np.int64), new
-        if self._whole:
-            found = self._packing.packed(columns)
+        if self._held.whole:
+            found = self._held.packing.packed(columns)
             if found is not None:
                 return self._upsert_ints(*found)
             self._stop_packing()
         self._make_room(n)
-        hashes = hash_columns(columns)
-        out = self._find(None, hashes, columns)
-        missing = np.flatnonzero(out < 0)
-        if not len(missing):
-            return out, missing
-        return out, self._insert(out, missing, None, hashes, columns)
+        return self._upsert(Wanted(hash_columns(columns), columns=columns))
 
     def upsert_ints(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``upsert`` of int64 keys without NULLs. The index must have one whole-number column."""
@@ -151,36 +125,25 @@ class KeyIndex:
                 return self._upsert_direct(self._direct, keys)
             self._stop_addressing()
         self._make_room(len(keys))
-        hashes = hash_ints(keys)
-        out = self._find(keys, hashes, None)
-        missing = np.flatnonzero(out < 0)
-        if not len(missing):
-            return out, missing
-        return out, self._insert(out, missing, keys, hashes, None)
+        return self._upsert(Wanted(hash_ints(keys), keys))
 
     def lookup_ints(self, keys: np.ndarray) -> np.ndarray:
         """``lookup`` of int64 keys without NULLs. The index must have one whole-number column."""
         if self._direct is not None:
             return self._direct.lookup(keys)
-        return self._find(keys, hash_ints(keys), None)
+        return self._find(Wanted(hash_ints(keys), keys))
 
     def keys(self, slots: np.ndarray) -> list[Column]:
         """The key columns of slots in use."""
-        if not self._whole:
-            return self._rows.take(slots)
-        valid = None
-        if self._null_slot >= 0:
-            mask = slots != self._null_slot
-            valid = None if mask.all() else mask
-        return self._packing.unpacked(self._ints.take(slots), valid)
+        return self._held.take(slots)
 
     def ints(self, slots: np.ndarray) -> np.ndarray:
         """The int64 keys of slots. The index must have one whole-number column."""
-        return self._ints[slots]
+        return self._held.ints[slots]
 
     def live_slots(self) -> np.ndarray:
         """All slots in use, ascending."""
-        return np.flatnonzero(self._slots.live[: self._slots.high])
+        return self._held.live()
 
     # -- restoring -------------------------------------------------------------------
 
@@ -197,19 +160,17 @@ class KeyIndex:
         if self._slots.count != first:
             raise InternalError("an index is extended after slots were freed", got=f"{len(self)} of {first}")
         if not self.types:
-            self._rows.append([], n)
+            self._held.add_empty(n)
             return slice(first, self._slots.high)
-        packed = self._packing.packed(columns) if self._whole else None
-        if self._whole and packed is None:
+        packed = self._held.packing.packed(columns) if self._held.whole else None
+        if self._held.whole and packed is None:
             self._stop_packing()
         if packed is not None:
             self._extend_ints(*packed, first)
         else:
             self._make_room(n)
             hashes = hash_columns(columns)
-            self._rows.append(columns, n)
-            self._hashes = grown(self._hashes, self._slots.high)
-            self._hashes[first : first + n] = hashes
+            self._held.extend(hashes, columns)
             self._place(hashes, np.arange(first, first + n))
         return slice(first, first + n)
 
@@ -221,11 +182,9 @@ class KeyIndex:
             self._stop_addressing()
         if self._direct is None:
             self._make_room(len(known))
-        self._slots.allocate(n)
-        self._ints = grown(self._ints, self._slots.high)
-        self._ints[first : first + n] = keys
+        self._held.extend_ints(keys)
         if valid is not None and len(known) < n:
-            self._null_slot = first + int(np.argmin(valid))
+            self._held.null_slot = first + int(np.argmin(valid))
         if self._direct is not None:
             self._direct.put(known, slots)
         else:
@@ -236,7 +195,7 @@ class KeyIndex:
             self._table.place(hashes[at : at + _PLACE], slots[at : at + _PLACE])
 
     def _reach(self, direct: DirectTable, keys: np.ndarray) -> bool:
-        return direct.reach(keys, max(self._slots.count, self._expected - len(keys)), self._live_ints)
+        return direct.reach(keys, max(self._slots.count, self._expected - len(keys)), self._held.live_ints)
 
     # -- freeing ---------------------------------------------------------------------
 
@@ -248,10 +207,10 @@ class KeyIndex:
         if not len(slots):
             return
         if self.types:
-            placed = slots
-            if self._whole and self._null_slot >= 0 and (slots == self._null_slot).any():
-                placed = slots[slots != self._null_slot]
-                self._null_slot = -1
+            held, placed = self._held, slots
+            if held.whole and held.null_slot >= 0 and (slots == held.null_slot).any():
+                placed = slots[slots != held.null_slot]
+                held.null_slot = -1
             if self._direct is not None:
                 self._erase_direct(self._direct, placed)
                 self._slots.free(slots)
@@ -260,52 +219,29 @@ class KeyIndex:
                 in_old = self._in_old(placed)
                 self._erase_old(self._old, placed[in_old])
                 placed = placed[~in_old]
-            self._erase(self._table, placed)
-        if self._whole:
-            self._slots.free(slots)
-        else:
-            self._rows.free(slots)
+            erase(self._table, held.hashes_of(placed), placed)
+        self._held.free(slots)
 
     def _erase_old(self, old: HashTable | DirectTable, slots: np.ndarray) -> None:
         if isinstance(old, DirectTable):
             self._erase_direct(old, slots)
         else:
-            self._erase(old, slots)
+            erase(old, self._held.hashes_of(slots), slots)
         self._gone[slots] = True
         self._left -= len(slots)
 
     def _erase_direct(self, table: DirectTable, slots: np.ndarray) -> None:
-        keys = self._ints[slots]
+        keys = self._held.ints[slots]
         if not (table.lookup(keys) == slots).all():
             raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
         table.erase(keys)
-
-    def _hashes_of(self, slots: np.ndarray) -> np.ndarray:
-        return hash_ints(self._ints[slots]) if self._whole else self._hashes[slots]
-
-    def _erase(self, table: HashTable, slots: np.ndarray) -> None:
-        position = table.home(self._hashes_of(slots))
-        while len(slots):
-            found = table.slots[position]
-            here = found == ~slots
-            if (found == EMPTY).any():
-                raise InternalError("a slot was freed twice", got=f"{len(slots)} slots to free")
-            table.slots[position[here]] = TOMBSTONE
-            slots, position = slots[~here], (position[~here] + 1) & table.mask
 
     # -- probing ---------------------------------------------------------------------
 
     def _stop_packing(self) -> None:
         """Keep the keys column by column from now on, because a key does not fit into 64 bits."""
-        slots = self.live_slots()
-        columns = self._packing.unpacked(self._ints[slots], None)
-        self._whole, self._direct = False, None
-        self._rows = RowStore(self.types)
-        self._rows.slots = self._slots
-        self._hashes = np.zeros(max(1024, self._slots.high), np.uint64)
-        if len(slots):
-            self._rows.put(slots, columns)
-            self._hashes[slots] = hash_columns(columns)
+        self._held.stop_packing()
+        self._direct = None
         self._move_from(None, 0)
         self._migrate(1 << 62)
 
@@ -325,15 +261,9 @@ class KeyIndex:
         self._cursor, self._end = 0, self._slots.high
         self._gone = np.zeros(self._end, np.bool_)
         self._left = live
-        if self._whole and self._null_slot >= 0:  # the slot of NULL is in no table
-            self._gone[self._null_slot] = True
+        if self._held.whole and self._held.null_slot >= 0:  # the slot of NULL is in no table
+            self._gone[self._held.null_slot] = True
             self._left -= 1
-
-    def _live_ints(self) -> tuple[np.ndarray, np.ndarray]:
-        """(int64 keys, int64 slots) of all keys but NULL."""
-        slots = self.live_slots()
-        slots = slots[slots != self._null_slot]
-        return self._ints[slots], slots
 
     def _upsert_direct(self, direct: DirectTable, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out = direct.get(keys)
@@ -341,7 +271,7 @@ class KeyIndex:
         if not len(missing):
             return out, missing
         winners = direct.first_of_each(keys, missing)
-        slots = self._new_slots(winners, keys, keys, None)
+        slots = self._new_slots(winners, Wanted(keys, keys))
         direct.put(keys[winners], slots)
         out[missing] = direct.get(keys[missing])
         return out, slots
@@ -352,160 +282,41 @@ class KeyIndex:
             return self.upsert_ints(keys)
         out = np.empty(len(keys), np.int64)
         out[valid], new = self.upsert_ints(keys[valid])
-        if self._null_slot < 0:
-            self._null_slot = int(self._slots.allocate(1)[0])
-            if self._old is not None and self._null_slot < self._end:
-                self._gone[self._null_slot] = True
-            new = np.append(new, self._null_slot)
-        self._ints = grown(self._ints, self._slots.high)
-        out[~valid] = self._null_slot
+        if self._held.null_slot < 0:
+            null_slot = self._held.add_null()
+            if self._old is not None and null_slot < self._end:
+                self._gone[null_slot] = True
+            new = np.append(new, null_slot)
+        out[~valid] = self._held.null_slot
         return out, new
 
-    def _find(
-        self, keys: np.ndarray | None, hashes: np.ndarray, columns: Sequence[Column] | None
-    ) -> np.ndarray:
-        out = self._probe(self._table, keys, hashes, columns)
+    def _upsert(self, wanted: Wanted) -> tuple[np.ndarray, np.ndarray]:
+        out = self._find(wanted)
+        missing = np.flatnonzero(out < 0)
+        if not len(missing):
+            return out, missing
+        return out, insert(self._table, self._held, wanted, out, missing, self._new_slots)
+
+    def _find(self, wanted: Wanted) -> np.ndarray:
+        out = find(self._table, self._held, wanted)
         if self._old is not None:
             missing = np.flatnonzero(out < 0)
             if len(missing):
-                taken = None if columns is None else [c.take(missing) for c in columns]
-                found = self._find_old(
-                    self._old, None if keys is None else keys[missing], hashes[missing], taken
-                )
+                found = self._find_old(self._old, wanted.take(missing))
                 # The old table still holds slots that were moved, and perhaps freed since.
                 found[~self._in_old(found)] = -1
                 out[missing] = found
         return out
 
-    def _find_old(
-        self,
-        old: HashTable | DirectTable,
-        keys: np.ndarray | None,
-        hashes: np.ndarray,
-        columns: Sequence[Column] | None,
-    ) -> np.ndarray:
+    def _find_old(self, old: HashTable | DirectTable, wanted: Wanted) -> np.ndarray:
         if isinstance(old, DirectTable):
-            assert keys is not None
-            return old.lookup(keys)
-        return self._probe(old, keys, hashes, columns)
+            assert wanted.keys is not None
+            return old.lookup(wanted.keys)
+        return find(old, self._held, wanted)
 
-    def _probe(
-        self,
-        table: HashTable,
-        keys: np.ndarray | None,
-        hashes: np.ndarray,
-        columns: Sequence[Column] | None,
-    ) -> np.ndarray:
-        position = table.home(hashes)
-        # The slot of an empty place or a tombstone is negative and reads an unrelated key; the mask
-        # ``slots >= 0`` removes it.
-        slots = ~table.slots[position].astype(np.int64)
-        if keys is not None:
-            match = self._ints[slots] == keys
-            match &= slots >= 0
-        else:
-            match = self._hashes[slots] == hashes
-            match &= slots >= 0
-            self._confirm(match, slots, columns)
-        out = np.where(match, slots, -1)
-        rest = np.flatnonzero(~match & (slots != ~EMPTY))
-        position = position[rest]
-        while len(rest):
-            position = (position + 1) & table.mask
-            slots = ~table.slots[position].astype(np.int64)
-            match = slots >= 0
-            if keys is not None:
-                match &= self._ints[slots] == keys[rest]
-            else:
-                match &= self._hashes[slots] == hashes[rest]
-                if columns is not None and match.any():
-                    hit = np.flatnonzero(match)
-                    match[hit] = self._equal(slots[hit], [c.take(rest[hit]) for c in columns])
-            out[rest[match]] = slots[match]
-            go_on = ~match & (slots != ~EMPTY)
-            rest, position = rest[go_on], position[go_on]
-        return out
-
-    def _confirm(self, match: np.ndarray, slots: np.ndarray, columns: Sequence[Column] | None) -> None:
-        if columns is None:
-            return
-        hit = np.flatnonzero(match)
-        if len(hit) == len(match):
-            match &= self._equal(slots, columns)
-        elif len(hit):
-            match[hit] = self._equal(slots[hit], [c.take(hit) for c in columns])
-
-    def _equal(self, slots: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-        out: np.ndarray | None = None
-        for mine, other in zip(self._rows.take(slots), columns, strict=True):
-            same = equal_or_both_null(mine, other)
-            out = same if out is None else out & same
-        assert out is not None
-        return out
-
-    # -- inserting -------------------------------------------------------------------
-
-    def _insert(
-        self,
-        out: np.ndarray,
-        missing: np.ndarray,
-        keys: np.ndarray | None,
-        hashes: np.ndarray,
-        columns: Sequence[Column] | None,
-    ) -> np.ndarray:
-        """Allocate slots for the keys of the ``missing`` rows, which may share keys; set them in ``out``.
-
-        Returns the new slots.
-        """
-        table = self._table
-        rows, position = missing, table.home(hashes[missing])
-        new: list[np.ndarray] = []
-        claim = np.arange(CLAIM, len(out) + CLAIM, dtype=np.int32)
-        while len(rows):
-            at = table.slots[position]
-            free = np.flatnonzero(at == EMPTY)
-            if len(free):
-                # Several rows may claim one free position. The last write stays, so claims are written
-                # backwards: keys then get their slots in the order in which they first occur.
-                back = free[::-1]
-                table.slots[position[back]] = claim[rows[back]]
-                won = free[table.slots[position[free]] == claim[rows[free]]]
-                winners = rows[won]
-                slots = self._new_slots(winners, keys, hashes, columns)
-                table.slots[position[won]] = ~slots
-                table.used += len(won)
-                new.append(slots)
-                at = table.slots[position]
-            slots = ~at.astype(np.int64)
-            match = slots >= 0
-            if keys is not None:
-                match &= self._ints[slots] == keys[rows]
-            else:
-                match &= self._hashes[slots] == hashes[rows]
-                if columns is not None and match.any():
-                    hit = np.flatnonzero(match)
-                    match[hit] = self._equal(slots[hit], [c.take(rows[hit]) for c in columns])
-            out[rows[match]] = slots[match]
-            rows = rows[~match]
-            position = (position[~match] + 1) & table.mask
-        return np.concatenate(new) if new else np.empty(0, np.int64)
-
-    def _new_slots(
-        self,
-        rows: np.ndarray,
-        keys: np.ndarray | None,
-        hashes: np.ndarray,
-        columns: Sequence[Column] | None,
-    ) -> np.ndarray:
-        if keys is not None:
-            slots = self._slots.allocate(len(rows))
-            self._ints = grown(self._ints, self._slots.high)
-            self._ints[slots] = keys[rows]
-        else:
-            assert columns is not None
-            slots = self._rows.append([c.take(rows) for c in columns], len(rows))
-            self._hashes = grown(self._hashes, self._slots.high)
-            self._hashes[slots] = hashes[rows]
+    def _new_slots(self, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
+        """Allocates slots for the keys of ``rows``, which differ."""
+        slots = self._held.add(rows, wanted)
         if self._old is not None:  # the old table may hold a reused slot for its former key
             self._gone[slots[slots < self._end]] = True
         return slots
@@ -540,7 +351,7 @@ class KeyIndex:
         slots = self._cursor + np.flatnonzero(moving)
         self._cursor = stop
         self._left -= len(slots)
-        self._table.place(self._hashes_of(slots), slots)
+        self._table.place(self._held.hashes_of(slots), slots)
         if self._cursor >= self._end:
             self._old, self._left = None, 0
 
