@@ -12,7 +12,7 @@ from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
 from penstock.sql.correlated import check_value, counted_function
 from penstock.sql.decorrelation import counted_rows, keyed
-from penstock.sql.joins import make_join
+from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import asks_for_a_row, exists_value, unwrapped
 from penstock.sql.ordering import count
 from penstock.sql.outer import OUTER_MARK, OuterScope, OuterValue, free_columns

@@ -13,7 +13,7 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
-from penstock.sql.joins import make_join
+from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import is_one_match
 from penstock.sql.reading import column_parts, conjuncts, function_name
 from penstock.sql.scope import Relation

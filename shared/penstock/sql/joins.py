@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.functions.expr import Expr, InputRef, Literal
+from penstock.functions.expr import Literal
 from penstock.plan import nodes as n
+from penstock.sql.beside import rows_beside
+from penstock.sql.join_nodes import make_join
 from penstock.sql.scope import Relation, joined, joined_schema
+from penstock.sql.subqueries import bind_condition, bind_on
 from penstock.sql.syntax import AsOf, TableFunction
 from penstock.sql.temporal import bind_temporal_join
 from penstock.sql.windows import WINDOW_FUNCTIONS
@@ -50,8 +53,6 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
         raise ctx.source.error(f"a {how} join needs ON or USING", join, expected="ON condition")
     if condition is None or condition.find(exp.Select, exp.SetOperation) is None:
         return make_join(ctx, left, right, how, condition=condition, using=using, node=join)
-    from penstock.sql.subqueries import bind_condition, bind_on
-
     left, right, plain, above = bind_on(ctx, left, right, how, condition)
     whole: exp.Expression = exp.Boolean(this=True)
     for i, part in enumerate(plain):
@@ -66,8 +67,6 @@ def _lateral_query(
     ctx: QueryBinder, left: Relation, target: exp.Lateral, how: str, join: exp.Expression
 ) -> Relation:
     """The relation of ``left`` joined with LATERAL (SELECT …)."""
-    from penstock.sql.beside import rows_beside
-
     for part in ("view", "outer"):
         target.args.get(part)
     if how not in ("inner", "left"):
@@ -91,91 +90,7 @@ def _lateral_query(
         relation = make_join(ctx, left, right, how, bound=None if how == "inner" else always, node=join)
     if on is None or how == "left":
         return relation
-    from penstock.sql.subqueries import bind_condition
-
     return bind_condition(ctx, relation, on, "ON")
-
-
-def make_join(
-    ctx: QueryBinder,
-    left: Relation,
-    right: Relation,
-    kind: str,
-    *,
-    condition: exp.Expression | None = None,
-    bound: Expr | None = None,
-    using: list[str] | None = None,
-    node: exp.Expression | None = None,
-) -> Relation:
-    """Joins two relations on ``condition``, or on ``bound`` if the condition is bound already. The optimizer
-    extracts equalities and time bounds from the condition."""
-    plain = joined_schema(left.node.schema, right.node.schema, left_null=False, right_null=False)
-    if bound is None and condition is not None:
-        scope = joined(left, right, n.Values(schema=plain, data=""))
-        bound = ctx.expressions(scope).condition(condition, "ON")
-    for name in using or []:
-        bound = _and(ctx, bound, _using(ctx, left, right, name, node))
-    if kind in ("semi", "anti"):
-        schema = left.node.schema
-        return left.over(
-            n.Join(
-                left=left.node,
-                right=right.node,
-                kind=kind,  # type: ignore[arg-type]
-                left_keys=(),
-                right_keys=(),
-                condition=bound,
-                schema=schema,
-            )
-        )
-    schema = joined_schema(
-        left.node.schema,
-        right.node.schema,
-        left_null=kind in ("right", "full"),
-        right_null=kind in ("left", "full"),
-    )
-    result = n.Join(
-        left=left.node,
-        right=right.node,
-        kind=kind,  # type: ignore[arg-type]
-        left_keys=(),
-        right_keys=(),
-        condition=bound,
-        schema=schema,
-    )
-    relation = joined(left, right, result)
-    if using:
-        relation = _merge_using(ctx, relation, using, kind, len(left.node.schema))
-    return relation
-
-
-def _and(ctx: QueryBinder, a: Expr | None, b: Expr) -> Expr:
-    if a is None:
-        return b
-    return ctx.call("AND", [a, b])
-
-
-def _using(ctx: QueryBinder, left: Relation, right: Relation, name: str, node: exp.Expression | None) -> Expr:
-    width = len(left.node.schema)
-    anchor = node if node is not None else exp.Null()
-    a, _ = left.resolve([name], anchor, ctx.source)
-    b, _ = right.resolve([name], anchor, ctx.source)
-    return ctx.call("=", [left.ref(a), InputRef(b.index + width, b.type)], node)
-
-
-def _merge_using(ctx: QueryBinder, relation: Relation, using: list[str], kind: str, width: int) -> Relation:
-    """The join with each USING column once: these columns come first and have no table's name."""
-    outputs: list[tuple[str, Expr, str | None]] = []
-    for name in using:
-        a = next(c for c in relation.columns if c.name == name and c.index < width)
-        b = next(c for c in relation.columns if c.name == name and c.index >= width)
-        first, second = (b, a) if kind == "right" else (a, b)
-        value: Expr = relation.ref(first)
-        if kind == "full":
-            value = ctx.call("COALESCE", [value, relation.ref(second)])
-        outputs.append((name, value, None))
-    outputs += [(c.name, relation.ref(c), c.table) for c in relation.visible if c.name not in using]
-    return ctx.project_qualified(relation, outputs)
 
 
 # -- lateral -------------------------------------------------------------------------------------

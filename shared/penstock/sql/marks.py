@@ -14,7 +14,7 @@ from sqlglot import exp
 from penstock.functions.expr import Call, Expr, InputRef, Literal
 from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
-from penstock.sql.joins import make_join
+from penstock.sql.join_nodes import make_join
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
 

@@ -23,9 +23,11 @@ from penstock.sql.catalog import UID_HINT, source_ref, with_options
 from penstock.sql.consumption import consume, consuming
 from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder
-from penstock.sql.joins import bind_correlate, bind_join, make_join
+from penstock.sql.join_nodes import make_join
+from penstock.sql.joins import bind_correlate, bind_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
+from penstock.sql.qualify import either, qualified
 from penstock.sql.reading import natural_name
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
@@ -216,41 +218,15 @@ class QueryBinder:
             inner = [s for w in (*windows, *named) for s in value_subqueries(w, aggregates)]
             relation, special = with_scalars(self, relation, inner, special, outer=rows)
             overs = Overs(self, relation, windows, self.expressions(relation, special), named)
-            relation, special = overs.relation, _either(overs.special, special)
+            relation, special = overs.relation, either(overs.special, special)
         qualify = select.args.get("qualify")
         if qualify is not None:
-            relation, special = self._qualified(select, qualify, relation, special, windows)
+            relation, special = qualified(self, select, qualify, relation, special, windows)
         ordered_by = select.args.get("order")
         above = [*select.expressions, *([ordered_by] if ordered_by else [])]
         values = [s for root in above for s in value_subqueries(root, (*aggregates, *windows))]
         relation, special = with_scalars(self, relation, values, special, outer=rows)
         return self._project_select(select, relation, special)
-
-    def _qualified(
-        self,
-        select: exp.Select,
-        qualify: exp.Expression,
-        relation: Relation,
-        special: Special | None,
-        windows: Sequence[exp.Expression],
-    ) -> tuple[Relation, Special | None]:
-        """The rows that QUALIFY keeps. It may name a selected expression by its alias."""
-        if not windows:
-            raise self.source.error(
-                "QUALIFY without an OVER function",
-                qualify,
-                expected="a condition over a function with OVER",
-                remedy="WHERE or HAVING",
-            )
-        items = {item.alias: item.this for item in select.expressions if isinstance(item, exp.Alias)}
-
-        def meaning(node: exp.Expression) -> Expr | None:
-            alias = node.name if isinstance(node, exp.Column) and not node.table else None
-            if alias in items and not relation.find([alias], node, self.source):
-                return self.expressions(relation, special).bind(items[alias])
-            return None if special is None else special(node)
-
-        return bind_condition(self, relation, qualify.this, "QUALIFY", meaning, outer=relation), special
 
     def _project_select(self, select: exp.Select, relation: Relation, special: Special) -> Relation:
         binder = self.expressions(relation, special)
@@ -399,14 +375,6 @@ class QueryBinder:
         binder = QueryBinder(self.catalog, self.config, Source(view.text, view=name), analysis=self.analysis)
         relation = binder.compact(binder.query(view.query))
         return relation.aliased(name, view.columns)
-
-
-def _either(first: Special, second: Special) -> Special:
-    def special(node: exp.Expression) -> Expr | None:
-        known = first(node)
-        return second(node) if known is None else known
-
-    return special
 
 
 def _unnamed(column: ScopeColumn) -> ScopeColumn:

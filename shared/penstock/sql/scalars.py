@@ -15,7 +15,7 @@ from sqlglot import exp
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.sql.beside import checked_value, compared_rows, exists_beside, value_beside
 from penstock.sql.correlated import correlated_scalar
-from penstock.sql.joins import make_join
+from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import counted, exists_value, in_value, unwrapped
 from penstock.sql.outer import OuterScope, free_columns
 from penstock.sql.scope import Relation

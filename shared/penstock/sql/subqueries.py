@@ -15,7 +15,7 @@ from penstock.sql.consumption import consume, variant
 from penstock.sql.correlated import own_parts
 from penstock.sql.decorrelation import keyed
 from penstock.sql.expressions import ExpressionBinder
-from penstock.sql.joins import make_join
+from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import asks_for_a_row, unwrapped
 from penstock.sql.outer import OuterScope, free_columns
 from penstock.sql.reading import column_parts, conjuncts
