@@ -1,4 +1,5 @@
-"""What import-linter's layers do not say: every package has its layer, and no modules import each other in a circle."""
+"""What import-linter's layers do not say: every package has its layer, no modules import each other in a circle, and
+none is longer than 400 lines."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
+#: A module that needs more has a second idea, which gets a module of its own.
+MOST_LINES = 400
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,16 @@ def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> N
 
 def test_a_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_no_module_is_longer_than_the_style_allows() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for folder in ("shared/penstock", "services")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+    assert len(lengths) > 500
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
