@@ -64,8 +64,8 @@ class SlotKeys:
         return self.ints.nbytes if self.whole else self._hashes.nbytes + self._rows.nbytes
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of one key."""
+    def row_bytes(self) -> float:
+        """Bytes of one key, on average."""
         return 8 if self.whole else 8 + self._rows.row_bytes
 
     def live(self) -> np.ndarray:
