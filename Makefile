@@ -43,13 +43,15 @@ unexport PYTHONDONTWRITEBYTECODE
 TMPDIR ?= $(shell test -w /dev/shm && test $$(df -Pk /dev/shm | awk 'NR == 2 {print $$4}') -ge 8388608 && echo /dev/shm || echo /tmp)
 
 # tests/ordering.py says which tests come first and which stay in one worker.
+CLASSES := $(BIN)/python -m penstock.spark.archive_classes || echo "Without an archive of its classes Spark starts more slowly."
 PYTEST := TMPDIR=$(TMPDIR) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-test: $(STAMP) classes ## run all tests (real servers)
-	$(PYTEST) -m "not soak"
+# The archive of Spark's classes is made while the pure tests run: making it keeps one core busy for a minute.
+test: $(STAMP) ## run all tests (real servers)
+	@$(CLASSES) & classes=$$!; $(PYTEST) -m "not soak"; status=$$?; wait $$classes; exit $$status
 
 # The tests start some 30 Sparks.
 classes: $(STAMP)
-	@$(BIN)/python -m penstock.spark.archive_classes || echo "Without an archive of its classes Spark starts more slowly."
+	@$(CLASSES)
 
 soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
 	$(PYTEST) -m soak
