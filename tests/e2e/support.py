@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import pyarrow as pa
+    import pytest
 
     from penstock.api.client import ClusterClient
     from penstock.embedded import EmbeddedCluster
@@ -37,6 +40,26 @@ def until_true(
             return value
         time.sleep(every_s)
     raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}\n{story()}")
+
+
+def lend(patch: pytest.MonkeyPatch, example: ModuleType, cluster: EmbeddedCluster) -> None:
+    """Makes an example run on ``cluster``, which goes on when the example ends. The example must ask for the
+    same task managers and slots."""
+
+    class Lent:
+        def __init__(self, **wanted: Any) -> None:
+            assert {name: getattr(cluster, name) for name in wanted if name != "on_event"} == {
+                name: value for name, value in wanted.items() if name != "on_event"
+            }
+            self.rest_url, self.nats_url = cluster.rest_url, cluster.nats_url
+
+        def start(self) -> None:
+            """It runs already."""
+
+        def stop(self) -> None:
+            """Whoever lends it stops it."""
+
+    patch.setattr(example, "EmbeddedCluster", Lent)
 
 
 def story_of(client: ClusterClient, job_id: str) -> str:

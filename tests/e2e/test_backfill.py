@@ -32,7 +32,7 @@ from examples.flights.dataset import load
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
-from tests.e2e.support import python_processes, spark_drivers, spark_pid, story_of, until_true
+from tests.e2e.support import lend, python_processes, spark_drivers, spark_pid, story_of, until_true
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -347,8 +347,9 @@ def test_what_cannot_be_backfilled_is_refused_at_once(case: Case) -> None:
         case.submit(f"{case.orders} SELECT id FROM orders;")
 
 
-def test_the_example(tmp_path: Path) -> None:
+def test_the_example(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All flights of the year, counted once: by airline, and in weeks of which one goes over the seam."""
+    lend(monkeypatch, example, cluster)
     assert example.main(["--out", str(tmp_path / "out")]) == 0
     found = example.result(tmp_path / "out")
     flights = load().flights

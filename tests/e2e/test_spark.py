@@ -23,6 +23,8 @@ from penstock.api.client import TERMINAL, ClusterClient
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError, SpecError
 from penstock.reserving import port_of, reserve_port
+from penstock.spark.class_archive import java_options
+from penstock.spark.session import JAVA_OPTIONS
 from tests.e2e.jars import jar_of_subclass
 from tests.e2e.support import files_below, python_processes, spark_drivers, spark_pid, until_true
 
@@ -148,7 +150,10 @@ def test_the_users_traceback_comes_first(client: ClusterClient, orders: Any, tmp
     assert "trying again cannot help" in entry["notRestarted"]
 
 
-def test_python_processes_end_with_their_job(client: ClusterClient, orders: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.soak)])
+def test_python_processes_end_with_their_job(
+    client: ClusterClient, orders: Any, tmp_path: Path, jobs: int
+) -> None:
     ddl, counts = orders
     (tmp_path / "more.py").write_text(
         "from penstock.api import udf, Types\n\n\n"
@@ -156,7 +161,7 @@ def test_python_processes_end_with_their_job(client: ClusterClient, orders: Any,
         "def more(customer):\n"
         "    return customer + 1\n"
     )
-    for number in range(3):
+    for number in range(jobs):
         out = tmp_path / f"out{number}"
         job_id = client.submit(
             {
@@ -353,6 +358,22 @@ def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:
         )
 
 
+def quick_java() -> str:
+    """Java's options that Penstock gives a Spark of its own: without them the optimizing compiler takes most of the
+    time of a job that lasts seconds."""
+    return f"{JAVA_OPTIONS} {java_options()}".rstrip()
+
+
+def there(url: str) -> dict[str, str]:
+    """Sends a job to the standing cluster."""
+    return {
+        "spark.master": url,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": quick_java(),
+        "spark.driver.extraJavaOptions": quick_java(),
+    }
+
+
 @pytest.fixture(scope="module")
 def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """(URL of a master, its two workers): Spark's own standalone cluster as processes here."""
@@ -366,6 +387,7 @@ def standing() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
         **java_environment(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": quick_java(),
     }
     env.pop("SPARK_HOME", None)
     held = reserve_port()
@@ -442,8 +464,7 @@ def test_history_on_a_standing_cluster(client: ClusterClient, standing: Any, tmp
                 "execution.engine": "streaming",
                 "execution.backfill.engine": "spark",
                 "parallelism.default": "2",
-                "spark.master": url,
-                "spark.executor.memory": "512m",
+                **there(url),
             },
         }
     )
@@ -477,8 +498,7 @@ def test_a_standing_cluster_loses_a_worker(
             "INSERT INTO counts SELECT pause(customer), COUNT(*) FROM orders GROUP BY pause(customer);",
             "config": {
                 **ON_SPARK,
-                "spark.master": url,
-                "spark.executor.memory": "512m",
+                **there(url),
                 "spark.sql.files.minPartitionNum": "4",
             },
             "files": [str(module.parent)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -12,10 +12,21 @@ import pytest
 from examples.delays import __main__ as delays
 from examples.fleets import __main__ as fleets
 from examples.flights.dataset import load, split
+from penstock.embedded import EmbeddedCluster
+from tests.e2e.support import lend
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 LIMIT = 30_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[EmbeddedCluster]:
+    """One for both examples: each would start one like it, and a Spark."""
+    with EmbeddedCluster(taskmanagers=1, slots=4) as cluster, pytest.MonkeyPatch.context() as patch:
+        for example in (delays, fleets):
+            lend(patch, example, cluster)
+        yield cluster
 
 
 def test_a_model_trained_on_spark_scores_the_stream(tmp_path: Path) -> None:
