@@ -1,5 +1,5 @@
-"""Real servers for tests: ``nats_url`` and ``redis_url``, one of each a test session, and one
-Spark session, ``spark``.
+"""Real servers for tests: ``nats_url`` and ``redis_url``, one of each a test session, those of
+``tests/servers``, and one Spark session, ``spark``.
 
 The servers listen on free ports of the loopback, keep their files in temporary folders, and are
 ended by process id. They die with pytest, whatever ends it (PR_SET_PDEATHSIG).
@@ -28,6 +28,19 @@ from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 from tests.ordering import UnitScheduling, in_order
 from tests.rewriting import leave_product_code
+from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
+    own_kafka,
+    own_opensearch,
+    own_postgres,
+    own_redis,
+    postgres_database,
+    schema_registry,
+    shared_kafka,
+    shared_mariadb,
+    shared_opensearch,
+    shared_postgres,
+    shared_redis,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence

@@ -17,7 +17,6 @@ import pytest
 from penstock.api import execution
 from penstock.compat import pyflink
 from penstock.testing.harness import run_graph
-from tests.servers.fixtures import shared_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.jobgraph import JobGraph
     from tests.servers.kafka_server import KafkaServer
 
-__all__ = ["shared_kafka"]
 
 pytestmark = pytest.mark.cluster
 

@@ -13,10 +13,7 @@ import pytest
 from penstock.api.client import ClusterClient
 from penstock.cli import savepoint as command
 from tests.e2e.support import slot_pid
-from tests.servers.fixtures import own_kafka, shared_kafka
 from tests.servers.kafka_server import KafkaServer
-
-__all__ = ["own_kafka", "shared_kafka"]
 
 pytestmark = pytest.mark.cluster
 

@@ -19,11 +19,8 @@ from penstock.cli import savepoint as command
 from penstock.types.batch import RowKind
 from tests.connectors.postgres.replayed import Replayed
 from tests.e2e.support import slot_pid
-from tests.servers.fixtures import own_postgres, shared_kafka
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.postgres_server import PASSWORD, USER, PostgresServer
-
-__all__ = ["own_postgres", "shared_kafka"]
 
 pytestmark = pytest.mark.cluster
 

@@ -11,10 +11,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from tests.e2e.support import slot_pid
-from tests.servers.fixtures import own_redis
 from tests.servers.redis_server import RedisServer
-
-__all__ = ["own_redis"]
 
 pytestmark = pytest.mark.cluster
 

@@ -12,11 +12,10 @@ import pytest
 from penstock.api.client import ClusterClient
 from tests.e2e.support import slot_pid
 from tests.e2e.test_redis import order, put, wanted
-from tests.servers.fixtures import own_opensearch, own_redis
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.redis_server import RedisServer
 
-__all__ = ["order", "own_opensearch", "own_redis"]
+__all__ = ["order"]
 
 pytestmark = pytest.mark.cluster
 

@@ -12,11 +12,8 @@ import pytest
 from penstock.spark.engine import SparkJob
 from penstock.sql.scripts import plan_script
 from tests.connectors.web.tcp import TcpServer
-from tests.servers.fixtures import shared_opensearch, shared_postgres, shared_redis
 from tests.servers.postgres_server import PASSWORD, USER
 from tests.spark.support import on_spark
-
-__all__ = ["shared_opensearch", "shared_postgres", "shared_redis"]
 
 WANT = [(i, f"name {i}") for i in range(5)]
 VALUES = ", ".join(f"({i}, '{name}')" for i, name in WANT)

@@ -15,9 +15,6 @@ from penstock.errors import ConnectorError, UnsupportedError
 from penstock.testing.conformance import BadTable, LookupConformance, SinkConformance, SourceConformance
 from penstock.types import Batch, RowKind, Schema
 from penstock.types import logical as t
-from tests.servers.fixtures import own_redis, shared_redis
-
-__all__ = ["own_redis", "shared_redis"]
 
 pytestmark = pytest.mark.cluster
 

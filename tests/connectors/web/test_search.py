@@ -15,9 +15,6 @@ from penstock.testing.conformance import SinkConformance
 from penstock.types import Batch, RowKind, Schema
 from penstock.types import logical as t
 from tests.connectors.web.tcp import TcpServer
-from tests.servers.fixtures import shared_opensearch
-
-__all__ = ["shared_opensearch"]
 
 SCHEMA = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
 A, V, D = RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE
