@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Decimals of any precision, rounded as Flink does.
 EXACT = Context(prec=76, rounding=ROUND_HALF_UP)
+#: Days since 1970 of 0001-01-01 and of 9999-12-31.
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+DAY_US = 86_400_000_000
 _STEP_US = {p: 10 ** (6 - p) for p in range(7)}
 
 
@@ -47,11 +50,26 @@ def column_of(type_: t.LogicalType, array: pa.Array) -> Column:
     return column
 
 
+def in_range(type_: t.LogicalType, array: pa.Array) -> pa.Array:
+    """The array of dates or timestamps (days or µs since 1970). ValueError for one outside SQL's years 1 to 9999:
+    Arrow reads the year 0000 and goes on counting behind 9999."""
+    if isinstance(type_, t.DateType):
+        first, last, numbers = FIRST_DAY, LAST_DAY, array.view(pa.int32())
+    elif isinstance(type_, t.TIMESTAMPS):
+        first, last, numbers = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1, array.view(pa.int64())
+    else:
+        return array
+    bounds = pc.min_max(numbers)
+    if bounds["min"].is_valid and not first <= bounds["min"].as_py() <= bounds["max"].as_py() <= last:
+        raise ValueError(f"a value of type {type_} is outside the years 1 to 9999")
+    return array
+
+
 def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
     """An Arrow array of the external type. Raises as the module says."""
     match type_:
         case t.TimestampType() | t.TimestampLtzType() | t.DateType() | t.TimeType():
-            return pa.array(values, pa.string()).cast(external_arrow_type(type_))
+            return in_range(type_, pa.array(values, pa.string()).cast(external_arrow_type(type_)))
         case t.DecimalType():
             return _decimals(type_, values)
         case t.DayTimeIntervalType():

@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 
 from penstock.errors import ConnectorError, RecordError, nearest
 from penstock.formats.api import Decoder, Encoder, Format, FormatContext
-from penstock.formats.build import build_column
+from penstock.formats.build import build_column, in_range
 from penstock.formats.json_encode import timestamps_as_text
 from penstock.formats.lines import LineFiles
 from penstock.formats.reporting import redact, shorten, unsupported_type
@@ -276,7 +276,7 @@ def _times(type_: t.LogicalType, cells: pa.Array) -> Column:
         # Arrow cannot parse a time of day, but it can parse a timestamp: on day 0 its number is the time's.
         dated = pc.binary_join_element_wise("1970-01-01", cells, " ").cast(pa.timestamp("us"))
         return Column.from_arrow(type_, dated.cast(pa.int64()).cast(pa.time64("us")))
-    column = Column.from_arrow(type_, cells.cast(external_arrow_type(type_)))
+    column = Column.from_arrow(type_, in_range(type_, cells.cast(external_arrow_type(type_))))
     if isinstance(type_, t.TIMESTAMPS) and type_.precision < 6:
         step = 10 ** (6 - type_.precision)
         return Column(type_, column.values - column.values % step, column.valid)

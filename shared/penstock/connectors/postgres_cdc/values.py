@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.connectors.postgres_cdc.settings import OWNER
 from penstock.errors import ConnectorError, RecordError
+from penstock.formats.build import in_range
 from penstock.types import logical as t
 from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type
@@ -179,7 +180,8 @@ def _converted(type_: t.LogicalType, texts: pa.Array) -> Column:
                 raise ValueError("neither t nor f")
             return Column.from_arrow(type_, pc.equal(texts, "t"))
         case t.TimestampType(precision=p) | t.TimestampLtzType(precision=p):
-            column = Column.from_arrow(type_, texts.cast(external_arrow_type(type_)))
+            moments = in_range(type_, texts.cast(external_arrow_type(type_)))
+            column = Column.from_arrow(type_, moments)
             _check_digits(column, p)
             return column
         case t.TimeType(precision=p):
@@ -193,7 +195,7 @@ def _converted(type_: t.LogicalType, texts: pa.Array) -> Column:
             return _array(type_, texts)
     if isinstance(type_, t.STRINGS):
         return Column.from_arrow(type_, texts)
-    return Column.from_arrow(type_, texts.cast(external_arrow_type(type_)))
+    return Column.from_arrow(type_, in_range(type_, texts.cast(external_arrow_type(type_))))
 
 
 def _check_digits(column: Column, precision: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.formats.avro.schema import UNITS
-from penstock.formats.build import flatten, struct_of
+from penstock.formats.build import DAY_US, flatten, in_range, struct_of
 from penstock.formats.json_encode import grouped
 from penstock.types import logical as t
 from penstock.types.batch import Batch
@@ -18,8 +18,6 @@ from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from penstock.formats.avro.schema import Node, Writer
-
-_DAY_US = 86_400_000_000
 
 
 def to_batch(schema: t.Schema, writer: Writer, records: list[dict[str, Any]]) -> Batch:
@@ -43,7 +41,7 @@ def _array(type_: t.LogicalType, values: list[Any], node: Node, writer: Writer) 
         case t.TimestampType(precision=p) | t.TimestampLtzType(precision=p) | t.TimeType(precision=p):
             return _times(type_, p, values, UNITS[writer.resolved(node)[0]["logicalType"]])
         case t.DateType():
-            return pa.array(values, pa.int32()).cast(pa.date32())
+            return in_range(type_, pa.array(values, pa.int32()).cast(pa.date32()))
         case t.ArrayType(element=element):
             offsets, mask, flat = flatten(values)
             items = _array(element, flat, writer.resolved(node)[0]["items"], writer)
@@ -67,9 +65,9 @@ def _times(type_: t.LogicalType, precision: int, values: list[Any], unit: int) -
         numbers = pa.array(cut, pa.int64())
     if isinstance(type_, t.TimeType):
         bounds = pc.min_max(numbers)
-        if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < _DAY_US:
+        if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < DAY_US:
             raise ValueError("a time of day outside one day")
-    return numbers.cast(external_arrow_type(type_))
+    return in_range(type_, numbers.cast(external_arrow_type(type_)))
 
 
 def _maps(

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.formats.avro.schema import UNITS
+from penstock.formats.build import FIRST_DAY, LAST_DAY
 from penstock.formats.by_kernel import MAX_BYTES, MIN_RECORDS, Decoded, Texts, forget
 from penstock.native import library
 from penstock.native.columns import Outs, address, gather
@@ -251,6 +252,8 @@ class AvroKernel:
             number = number.view(np.float64)
         elif place.unit != 1 or isinstance(type_, t.TimeType | t.TimestampType | t.TimestampLtzType):
             number = _times(type_, number, place.unit, sure)
+        elif isinstance(type_, t.DateType):
+            sure &= (number >= FIRST_DAY) & (number <= LAST_DAY)
         dtype = numpy_dtype(type_)
         assert dtype is not None
         return Column(type_, number.astype(dtype, copy=False), valid)
@@ -280,4 +283,6 @@ def _times(type_: Any, number: np.ndarray, unit: int, sure: np.ndarray) -> np.nd
         number = number - number % step
     if isinstance(type_, t.TimeType):
         sure &= (number >= 0) & (number < _DAY_US)
+    else:
+        sure &= (number >= FIRST_DAY * _DAY_US) & (number < (LAST_DAY + 1) * _DAY_US)
     return number
