@@ -104,7 +104,8 @@ class Expressions(ABC):
         if not pairs:
             return Node("BOOLEAN", f"EXISTS (SELECT 1 FROM {{0}} AS {alias})", (inner.node,))
         x, y, _ = r.choice(pairs)
-        match r.randint(0, 3):
+        related = f" WHERE {self._related(pairs)}" if self._chance(0.5) else ""
+        match r.randint(0, 9):
             case 0:
                 return Node("BOOLEAN", f"{x} IN (SELECT {y} FROM {{0}} AS {alias})", (inner.node,))
             case 1:
@@ -113,10 +114,31 @@ class Expressions(ABC):
                 return Node(
                     "BOOLEAN", f"EXISTS (SELECT 1 FROM {{0}} AS {alias} WHERE {y} = {x})", (inner.node,)
                 )
-            case _:
+            case 3:
                 return Node(
                     "BOOLEAN", f"NOT EXISTS (SELECT 1 FROM {{0}} AS {alias} WHERE {y} = {x})", (inner.node,)
                 )
+            case 4:
+                words = f"EXISTS (SELECT 1 FROM {{0}} AS {alias} WHERE {self._related(pairs)})"
+            case 5:
+                groups = f"GROUP BY {y} HAVING COUNT(*) {r.choice(['>', '<=', '='])} {r.randint(1, 2)}"
+                words = f"EXISTS (SELECT {y} FROM {{0}} AS {alias} WHERE {self._related(pairs)} {groups})"
+            case 6:
+                word = r.choice(["IN", "NOT IN"])
+                words = f"{x} {word} (SELECT {y} FROM {{0}} AS {alias} WHERE {self._related(pairs)})"
+            case _:
+                operator, word = r.choice(["=", "<>", "<", "<=", ">", ">="]), r.choice(["ANY", "ALL"])
+                words = f"{x} {operator} {word} (SELECT {y} FROM {{0}} AS {alias}{related})"
+        return Node("BOOLEAN", words, (inner.node,))
+
+    def _related(self, pairs: list[tuple[str, str, str]]) -> str:
+        """A condition between columns of an outer and of an inner query."""
+        r = self.r
+        tests = []
+        for _ in range(r.choice([1, 1, 1, 2])):
+            x, y, _ = r.choice(pairs)
+            tests.append(f"{y} {r.choice(['=', '=', '<', '>=', '<>'])} {x}")
+        return r.choice([" AND ", " OR "]).join(tests)
 
     # -- expressions ----------------------------------------------------------------------------
 
@@ -125,7 +147,7 @@ class Expressions(ABC):
         if depth <= 0 or self._chance(0.3):
             return self._column_or(kind, scope)
         if self._subqueries > 0 and self._chance(0.06):
-            return self._scalar(kind)
+            return self._scalar_of(kind, scope) if self._chance(0.5) else self._scalar(kind)
         r, again = self.r, lambda k: self.expression(k, scope, depth - 1)
         common: list[Callable[[], Node]] = [
             lambda: Node(kind, "COALESCE({0}, {1})", (again(kind), again(self._narrowed(kind)))),
@@ -201,6 +223,25 @@ class Expressions(ABC):
         node = self._aggregate(kind, inner.scope(alias))
         empty = f"(SELECT {{0}} FROM {{1}} AS {alias} HAVING COUNT(*) > 0)" if self.streaming else None
         return Node(kind, f"(SELECT {{0}} FROM {{1}} AS {alias})", (node, inner.node), empty)
+
+    def _scalar_of(self, kind: str, scope: Scope) -> Node:
+        """A scalar subquery that names columns of the outer query: an aggregate, or the first of the rows."""
+        r = self.r
+        self._subqueries -= 1
+        inner, alias = self.relation(r.choice([0, 1])), self._alias()
+        rs = inner.scope(alias)
+        pairs = self._comparable(scope, rs)
+        if not pairs:
+            self._subqueries += 1
+            return self._column_or(kind, scope)
+        where = self._related(pairs)
+        same = [name for name, k in rs if k == kind]
+        if same and self._chance(0.3):
+            y = r.choice(same)
+            tail = f"ORDER BY {y} {r.choice(['ASC', 'DESC'])} LIMIT 1{r.choice(['', ' OFFSET 1'])}"
+            return Node(kind, f"(SELECT {y} FROM {{0}} AS {alias} WHERE {where} {tail})", (inner.node,))
+        template = f"(SELECT {{0}} FROM {{1}} AS {alias} WHERE {where})"
+        return Node(kind, template, (self._aggregate(kind, rs, simple=True), inner.node))
 
     def _aggregate(self, kind: str, scope: Scope, *, simple: bool = False) -> Node:
         r = self.r

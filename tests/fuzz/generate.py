@@ -63,7 +63,7 @@ class Generator(Expressions):
         kinds: list[tuple[int, Callable[[int, tuple[str, ...] | None], Relation]]] = [
             (2, self._base), (3, self._projected), (5, self._grouped), (5, self._joined), (2, self._combined),
             (1, self._distinct), (2, self._top), (2, self._windowed), (1, self._values), (1, self._unnested),
-            (1, self._interval_joined), (1, self._with), (1, self._deduplicated),
+            (1, self._interval_joined), (1, self._with), (1, self._deduplicated), (2, self._lateral),
         ]  # fmt: skip
         if not self.streaming:
             kinds.append((3, self._over))
@@ -207,11 +207,53 @@ class Generator(Expressions):
             for kind, column in zip(types, columns, strict=True)
         ]
         listed = ", ".join(f"{b}.{c} AS {name}" for c, name in zip(shown, columns, strict=True))
+        if "place" not in shown and self._chance(0.3):
+            direct = ", ".join(f"{a}.{c} AS {c}" for c in columns)
+            kept = f"QUALIFY {function} OVER ({partition}ORDER BY {order}) <= {self.r.randint(1, 3)}"
+            return Relation(
+                Node(relation_sort(types), f"(SELECT {direct} FROM {{0}} AS {a} {kept})", (inner.node,)),
+                types,
+            )
         template = (
             f"(SELECT {listed} FROM (SELECT {', '.join(f'{a}.{c}' for c in columns)}, {function} OVER ({partition}ORDER BY {order}) "
             f"AS place FROM {{0}} AS {a}) AS {b} WHERE {b}.place <= {self.r.randint(1, 3)})"
         )
         return Relation(Node(relation_sort(types), template, (inner.node,)), types)
+
+    def _lateral(self, depth: int, types: tuple[str, ...] | None) -> Relation:
+        """The first rows, or the groups, of another relation for each row."""
+        types = self._types(types)
+        r = self.r
+        left, right, a, b, c = (
+            self.relation(depth),
+            self.relation(0),
+            self._alias(),
+            self._alias(),
+            self._alias(),
+        )
+        ls, rs = left.scope(a), right.scope(b)
+        pairs = self._comparable(ls, rs)
+        if not pairs:
+            return self._base(0, types)
+        where = self._related(pairs)
+        columns = [name for name, _ in rs]
+        if self._chance(0.4):
+            key = r.choice(columns)
+            lateral = f"(SELECT {key} AS c0, COUNT(*) AS c1 FROM {{}} AS {b} WHERE {where} GROUP BY {key})"
+            shown = [(f"{c}.c0", dict(rs)[key]), (f"{c}.c1", "BIGINT")]
+        else:
+            order = ", ".join(
+                f"{name} {r.choice(['ASC', 'DESC'])}" for name in r.sample(columns, len(columns))
+            )
+            listed = ", ".join(f"{name} AS c{i}" for i, name in enumerate(columns))
+            lateral = (
+                f"(SELECT {listed} FROM {{}} AS {b} WHERE {where} ORDER BY {order} LIMIT {r.randint(1, 2)})"
+            )
+            shown = [(f"{c}.c{i}", kind) for i, (_, kind) in enumerate(rs)]
+        join, on = r.choice([("CROSS JOIN", ""), ("LEFT JOIN", " ON TRUE")])
+        source = f"{{}} AS {a} {join} LATERAL {lateral} AS {c}{on}"
+        items = [self._column_or(kind, [*ls, *shown, *shown]) for kind in types]
+        return self._select(types, items, source, (left.node, right.node))
 
     def _deduplicated(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types)

@@ -223,7 +223,7 @@ WRONG = [
      "select only"),
     ("INSERT INTO p PARTITION (hr = 1) SELECT 1", "line 1, column 26", "'hr' is no partition column", "select"),
     ("ALTER TABLE t DROP PARTITION (hr = 1)", "line 1, column 15", "ALTER TABLE … DROP PARTITION", "folder"),
-    ("ALTER TABLE t DROP id", "line 1, column 15", "ALTER TABLE … DROP", ""),
+    ("ALTER TABLE t COMPACT", "line 1, column 15", "ALTER TABLE … COMPACT", ""),
     ("SHOW PARTITIONS p", "line 1, column 1", "table 'p' is not partitioned", ""),
     ("SHOW PARTITIONS tt", "line 1, column 1", "unknown table 'tt'", ""),
 ]  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from penstock.functions.aggregates import canonical_aggregate, infer_aggregate, is_aggregate
 from penstock.functions.expr import Expr, Literal
+from penstock.sql.ordered_aggregates import collected_row, order_of
 from penstock.sql.reading import function_name
 from penstock.sql.syntax import JsonCall
 
@@ -39,6 +40,8 @@ class AggregateDraft:
     ignore_nulls: bool = False
     constants: tuple[Any, ...] = ()
     python: str | None = None
+    #: (LISTAGG or ARRAY_AGG, directions of ORDER BY, separator): what is made of the collected rows.
+    ordered: tuple[str, str, str] | None = None
 
 
 def is_aggregate_node(ctx: QueryBinder, node: exp.Expression) -> bool:
@@ -89,6 +92,7 @@ def draft(
     has an OVER clause, so its arguments may be aggregates of a group."""
     condition: Expr | None = None
     ignore_nulls = False
+    within: exp.Order | None = None
     call = node
     while not isinstance(call, (exp.Anonymous, JsonCall)):
         if isinstance(call, exp.Filter):
@@ -96,7 +100,7 @@ def draft(
         elif isinstance(call, exp.IgnoreNulls):
             ignore_nulls = True
         elif isinstance(call, exp.WithinGroup):
-            raise ctx.source.unsupported("WITHIN GROUP", call)
+            within = call.expression
         elif not isinstance(call, exp.RespectNulls):
             raise ctx.source.error(
                 "FILTER belongs to an aggregate", node, expected="COUNT(*) FILTER (WHERE …)"
@@ -111,6 +115,7 @@ def draft(
     name = canonical_aggregate(function_name(call))
     arguments = list(call.expressions)
     distinct = False
+    order = order_of(ctx, name, arguments, within)
     if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
         distinct, arguments = True, list(arguments[0].expressions)
     if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
@@ -138,6 +143,14 @@ def draft(
         )
     if name == "COUNT" and len(bound) > 1:
         raise ctx.source.unsupported("COUNT of several columns", call, remedy="COUNT a ROW(…) of them")
+    if order is not None:
+        if over:
+            raise ctx.source.unsupported(
+                f"{name} with ORDER BY and OVER", node, remedy="leave one of them out"
+            )
+        return _ordered_draft(ctx, name, order, bound, binder, AggregateDraft(
+            "ARRAY_AGG", (), bound[0].type, distinct, condition, ignore_nulls
+        ))  # fmt: skip
     given = [b.type for b in bound]
     constants: tuple[Any, ...] = ()
     tail = _CONSTANT_TAIL.get(name, 0)
@@ -158,6 +171,41 @@ def draft(
         column=place.column,
     )
     return AggregateDraft(name, tuple(bound), type_, distinct, condition, ignore_nulls, constants)
+
+
+def _ordered_draft(
+    ctx: QueryBinder,
+    name: str,
+    order: exp.Order,
+    bound: list[Expr],
+    binder: ExpressionBinder,
+    made: AggregateDraft,
+) -> AggregateDraft:
+    """The draft that collects the rows of LISTAGG or ARRAY_AGG with ORDER BY."""
+    value, *rest = bound
+    separator = ","
+    if rest:
+        (last,) = rest
+        if not isinstance(last, Literal) or not isinstance(last.value, str):
+            raise ctx.source.error(f"the last argument of {name} is a constant text", order)
+        separator = last.value
+    place = ctx.source.position(order)
+    infer_aggregate(
+        name,
+        [b.type for b in bound[: 1 + len(rest)]][:1],
+        distinct=made.distinct,
+        line=place.line,
+        column=place.column,
+    )
+    if made.ignore_nulls:
+        is_there = ctx.call("IS NOT NULL", [value], order)
+        kept = is_there if made.filter is None else ctx.call("AND", [made.filter, is_there], order)
+        made = replace(made, filter=kept, ignore_nulls=False)
+    row, directions = collected_row(ctx, order, value, binder, made.distinct)
+    type_ = infer_aggregate(
+        "ARRAY_AGG", [row.type], distinct=made.distinct, line=place.line, column=place.column
+    )
+    return replace(made, args=(row,), type=type_, ordered=(name, directions, separator))
 
 
 def _check_null_treatment(ctx: QueryBinder, node: exp.Expression) -> None:

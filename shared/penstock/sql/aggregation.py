@@ -15,6 +15,7 @@ from penstock.sql.aggregate_calls import AggregateDraft, aggregate_nodes, draft,
 from penstock.sql.consumption import consume
 from penstock.sql.grouping_sets import SET_NUMBER, expand, number_of_set, product, sets_of
 from penstock.sql.input_columns import InputColumns
+from penstock.sql.ordered_aggregates import in_order
 from penstock.sql.reading import dotted_parts, function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.windows import GroupWindow, as_instant, group_window, in_local_time, window_types
@@ -339,7 +340,7 @@ class Aggregation:
             )
         return None
 
-    def _result(self, node: exp.Expression) -> InputRef:
+    def _result(self, node: exp.Expression) -> Expr:
         at = self.calls.get(id(node))
         if at is None:
             # The node is a copy of a known call: ``Overs`` copies an OVER clause that the WINDOW clause
@@ -349,7 +350,12 @@ class Aggregation:
             at = self._add(one)
             if len(self.drafts) > count:
                 raise self.ctx.source.unsupported("an aggregate in this place", node)
-        return InputRef(self.first_call + at, self.drafts[at].type)
+        one = self.drafts[at]
+        made = InputRef(self.first_call + at, one.type)
+        if one.ordered is None:
+            return made
+        function, directions, separator = one.ordered
+        return in_order(self.ctx, function, made, directions, separator)
 
     def _field_of_key(self, node: exp.Expression) -> Expr | None:
         """The field ``r.a.b`` if ``r`` or ``r.a`` is a key of GROUP BY; None otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.ddl_syntax import DdlSyntax
+from penstock.sql.alter_syntax import AlterSyntax
 from penstock.sql.statements import CatalogStatement
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _STATEMENTS = {
 }  # fmt: skip
 
 
-class CatalogSyntax(DdlSyntax):
+class CatalogSyntax(AlterSyntax):
     """Parses CREATE, DROP and DESCRIBE CATALOG, and CREATE, ALTER and DROP DATABASE."""
 
     def catalog_statement(self, here: Position) -> CatalogStatement | None:

@@ -10,6 +10,7 @@ from penstock.connectors.registry import connector_of
 from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.secrets import refuse_hidden
 from penstock.sql import statements as st
+from penstock.sql.altering import altered
 from penstock.sql.catalog import Table, View, blame_option
 from penstock.sql.declaring import build_table
 from penstock.sql.errors import Source, did_you_mean
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
 
     from penstock.sql.catalog import Catalog
 
-Ddl = st.CreateTable | st.CreateView | st.CreateFunction | st.AlterTable | st.AlterView | st.Drop
+Ddl = (
+    st.CreateTable
+    | st.CreateView
+    | st.CreateFunction
+    | st.AlterTable
+    | st.AlterColumns
+    | st.AlterView
+    | st.Drop
+)
 
 
 def change_catalog(catalog: Catalog, config: Mapping[str, str], statement: Ddl) -> str:
@@ -39,6 +48,8 @@ def change_catalog(catalog: Catalog, config: Mapping[str, str], statement: Ddl) 
             return _create_function(catalog, statement, where)
         case st.AlterTable():
             return _alter_table(catalog, statement, where)
+        case st.AlterColumns():
+            return _alter_columns(catalog, config, statement, where)
         case st.AlterView():
             return _alter_view(catalog, config, statement, where)
         case st.Drop():
@@ -51,7 +62,16 @@ def change_catalog(catalog: Catalog, config: Mapping[str, str], statement: Ddl) 
 def _create_table(catalog: Catalog, config: Mapping[str, str], statement: st.CreateTable, where: str) -> str:
     if statement.name in catalog.tables and statement.if_not_exists:
         return f"table '{statement.name}' exists already"
-    catalog.check_free(statement.name, where)
+    replaced = statement.or_replace and statement.name in catalog.tables
+    if replaced and catalog.tables[statement.name].temporary != statement.temporary:
+        raise SqlError(
+            f"table '{statement.name}' is {'not ' if statement.temporary else ''}temporary",
+            expected="a table of the same kind",
+            where=where,
+            remedy="DROP it first",
+        )
+    if not replaced:
+        catalog.check_free(statement.name, where)
     if not statement.temporary:
         given = catalog.tables.given_options(statement.name, where)
         if given and statement.options:
@@ -66,7 +86,7 @@ def _create_table(catalog: Catalog, config: Mapping[str, str], statement: st.Cre
     table = build_table(statement, catalog, zone=LOCAL_TIME_ZONE.read(config))
     _check_connector(table)
     catalog.tables[statement.name] = table
-    return f"table '{statement.name}' created"
+    return f"table '{statement.name}' {'replaced' if replaced else 'created'}"
 
 
 def _check_connector(table: Table) -> None:
@@ -148,6 +168,19 @@ def _alter_table(catalog: Catalog, statement: st.AlterTable, where: str) -> str:
             )
         del options[key]
     changed = replace(table, options=options)
+    _check_connector(changed)
+    catalog.tables[name] = changed
+    return f"table '{name}' altered"
+
+
+def _alter_columns(
+    catalog: Catalog, config: Mapping[str, str], statement: st.AlterColumns, where: str
+) -> str:
+    name = statement.name
+    if name not in catalog.tables and statement.if_exists:
+        return f"no table '{name}'"
+    declared = altered(catalog.table(name, where), statement)
+    changed = build_table(declared, catalog, zone=LOCAL_TIME_ZONE.read(config))
     _check_connector(changed)
     catalog.tables[name] = changed
     return f"table '{name}' altered"

@@ -13,10 +13,7 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.dialect import Flink, FlinkParser
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint
-from penstock.sql.refused import REFUSED_CHANGES
 from penstock.sql.statements import (
-    AlterTable,
-    AlterView,
     ColumnDef,
     CreateFunction,
     CreateTable,
@@ -140,10 +137,12 @@ class DdlSyntax(FlinkParser):
         temporary = bool(self._match_text_seq("TEMPORARY"))
         system = bool(self._match_text_seq("SYSTEM"))
         made = self._curr.text.upper() if self._curr else ""
-        if (or_replace and made != "VIEW") or (system and (made != "FUNCTION" or not temporary)):
-            self.raise_error("Expecting CREATE OR REPLACE VIEW, or CREATE TEMPORARY SYSTEM FUNCTION")
+        if (or_replace and made not in ("VIEW", "TABLE")) or (
+            system and (made != "FUNCTION" or not temporary)
+        ):
+            self.raise_error("Expecting CREATE OR REPLACE TABLE or VIEW, or CREATE TEMPORARY SYSTEM FUNCTION")
         if self._match_text_seq("TABLE"):
-            return self._create_table(here, temporary)
+            return self._create_table(here, temporary, or_replace)
         if self._match_text_seq("VIEW"):
             quiet = self._exists("NOT", "EXISTS")
             name = self._dotted("a view's name")
@@ -171,7 +170,7 @@ class DdlSyntax(FlinkParser):
         self.raise_error("Expecting TABLE, VIEW or FUNCTION after CREATE")
         raise AssertionError
 
-    def _create_table(self, here: Position, temporary: bool) -> CreateTable:
+    def _create_table(self, here: Position, temporary: bool, or_replace: bool) -> CreateTable:
         quiet = self._exists("NOT", "EXISTS")
         name = self._dotted("a table's name")
         columns: list[ColumnDef] = []
@@ -219,6 +218,17 @@ class DdlSyntax(FlinkParser):
         if self._match_text_seq("LIKE"):
             like = self._like()
         query = self._query() if self._match(TokenType.ALIAS) else None
+        if or_replace and (query is not None or quiet):
+            raise UnsupportedError(
+                "CREATE OR REPLACE TABLE … AS"
+                if query is not None
+                else "CREATE OR REPLACE TABLE IF NOT EXISTS",
+                expected="CREATE OR REPLACE TABLE t (…) WITH (…)",
+                where=str(here),
+                remedy="CREATE OR REPLACE TABLE, then INSERT OVERWRITE t SELECT …"
+                if query is not None
+                else "leave one of them out",
+            )
         return CreateTable(
             name,
             here,
@@ -232,6 +242,7 @@ class DdlSyntax(FlinkParser):
             query,
             comment=comment,
             partitions=partitions,
+            or_replace=or_replace,
         )
 
     def _partitioned_by(self) -> PartitionClause:
@@ -317,54 +328,7 @@ class DdlSyntax(FlinkParser):
                 self._advance()
         return LikeClause(name, here, options)
 
-    # -- ALTER --------------------------------------------------------------------------------
-
-    def _alter(self, here: Position) -> Statement:
-        self._advance()
-        view = bool(self._match_text_seq("VIEW"))
-        if not view and not self._match_text_seq("TABLE"):
-            self.raise_error("Expecting TABLE or VIEW after ALTER")
-        quiet = not view and self._exists("EXISTS")
-        position = position_in(self.sql, self._curr.start)
-        name = self._dotted(f"a {'view' if view else 'table'}'s name")
-        if self._match_text_seq("RENAME", "TO"):
-            new_name = self._dotted("a new name")
-            return (
-                AlterView(name, position, new_name)
-                if view
-                else AlterTable(name, position, new_name, if_exists=quiet)
-            )
-        if view:
-            if not self._match(TokenType.ALIAS):
-                self.raise_error("Expecting RENAME TO or AS behind the view's name")
-            start = self._curr
-            query = self._query()
-            return AlterView(name, position, query=query, query_text=self._written(start))
-        if self._match_text_seq("SET"):
-            return AlterTable(name, position, options=self._options(), if_exists=quiet)
-        if self._match_text_seq("RESET"):
-            self._open()
-            keys = tuple(self._parse_csv(lambda: self._text("a quoted option key")))
-            self._close()
-            return AlterTable(name, position, keys=keys, if_exists=quiet)
-        word = self._curr.text.upper() if self._curr else ""
-        if word in ("ADD", "DROP") and self._next and self._next.text.upper() in ("PARTITION", "IF"):
-            raise UnsupportedError(
-                f"ALTER TABLE … {word} PARTITION",
-                expected="INSERT INTO t, which makes the partitions of its rows",
-                where=str(position_in(self.sql, self._curr.start)),
-                remedy="a partition is a folder of the table's path: make it or remove it there; INSERT OVERWRITE t "
-                "PARTITION (…) with a query that gives no row empties it",
-            )
-        if word in REFUSED_CHANGES or word == "RENAME":
-            raise UnsupportedError(
-                f"ALTER TABLE … {word}",
-                expected="ALTER TABLE t RENAME TO u | SET ('key' = 'value') | RESET ('key')",
-                where=str(position_in(self.sql, self._curr.start)),
-                remedy=REFUSED_CHANGES.get(word, REFUSED_CHANGES["ADD"]),
-            )
-        self.raise_error("Expecting RENAME TO, SET or RESET behind the table's name")
-        raise AssertionError
+    # -- DROP ---------------------------------------------------------------------------------
 
     def _drop(self, here: Position) -> Drop:
         self._advance()

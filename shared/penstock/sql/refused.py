@@ -7,7 +7,6 @@ _DATABASE = "SHOW DATABASES lists them"
 _EXTERNAL = "a table is a name for what lies elsewhere: change its rows there, or write a query's result to another table"
 _NO_JARS = "functions and connectors are Python: -py FILE, CREATE FUNCTION … LANGUAGE PYTHON, 'connector' = 'python:module:Class'"
 _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCTION"
-_COLUMNS = "DROP TABLE and CREATE TABLE again, or CREATE TABLE … LIKE"
 _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
 
 #: The leading words of a statement → what to do instead. The longest match counts.
@@ -23,7 +22,6 @@ REFUSED: dict[str, str] = {
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE MODEL": "call the model in a Python function",
     "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,
-    "CREATE OR REPLACE TABLE": "DROP TABLE IF EXISTS, then CREATE TABLE … AS",
     "DELETE": _EXTERNAL,
     "DESC DATABASE": _DATABASE,
     "DESC FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
@@ -54,9 +52,6 @@ REFUSED: dict[str, str] = {
 
 #: The refused word after ALTER TABLE t → what to do instead.
 REFUSED_CHANGES: dict[str, str] = {
-    "ADD": _COLUMNS,
-    "DROP": _COLUMNS,
-    "MODIFY": _COLUMNS,
     "COMPACT": _EXTERNAL,
 }
 

@@ -116,6 +116,7 @@ class SqlSession:
                 | st.CreateView()
                 | st.CreateFunction()
                 | st.AlterTable()
+                | st.AlterColumns()
                 | st.AlterView()
                 | st.Drop()
             ):

@@ -94,6 +94,7 @@ class CreateTable:
     text: str = ""
     comment: str | None = None
     partitions: PartitionClause | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,33 @@ class AlterTable:
     new_name: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    if_exists: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """A column of ALTER TABLE ADD or MODIFY: FIRST, AFTER a column, or neither."""
+
+    column: ColumnDef
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumns:
+    """ALTER TABLE ADD, MODIFY, DROP or RENAME of columns, key and watermark. ``without``: the key or watermark that
+    DROP takes away."""
+
+    name: str
+    position: Position
+    what: str
+    columns: tuple[PlacedColumn, ...] = ()
+    watermark: WatermarkClause | None = None
+    primary_key: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    without: Literal["PRIMARY KEY", "WATERMARK"] | None = None
+    renamed: tuple[str, str] | None = None
     if_exists: bool = False
     text: str = ""
 
@@ -311,7 +339,7 @@ class ClientCommand:
 
 
 Statement = Union[
-    CreateTable, CreateView, CreateFunction, AlterTable, AlterView, Drop, Insert, Query, StatementSet, SetOption,
+    CreateTable, CreateView, CreateFunction, AlterTable, AlterColumns, AlterView, Drop, Insert, Query, StatementSet, SetOption,
     CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand, CatalogStatement,
 ]  # fmt: skip
 
