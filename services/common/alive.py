@@ -11,21 +11,33 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 from penstock import config as conf
+from penstock import internal_tls
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import ExternalError, PenstockError
 from penstock_services.common import configuration
 from penstock_services.common.presence import Census
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 TIMEOUT_S = 3.0
 
 
-async def check(role: str, url: str, cluster: str, host: str, timeout_s: float = TIMEOUT_S) -> str:
+async def check(
+    role: str,
+    url: str,
+    cluster: str,
+    host: str,
+    timeout_s: float = TIMEOUT_S,
+    config: Mapping[str, str] | None = None,
+) -> str:
     """The id of the process of this role on ``host`` that answers. Raises ExternalError if none does within
     ``timeout_s``."""
-    transport = await NatsTransport.connect(url, name=f"{cluster}-alive", deadline_s=timeout_s)
+    transport = await NatsTransport.connect(url, name=f"{cluster}-alive", deadline_s=timeout_s, config=config)
     try:
         census = Census(transport, Subjects(cluster))
         await census.start()
@@ -54,9 +66,9 @@ def main(argv: list[str]) -> int:
     role = argv[0]
     try:
         config = configuration.parse_arguments(role, argv[1:])
-        found = asyncio.run(
-            check(role, conf.NATS_URL.read(config), conf.CLUSTER_ID.read(config), socket.gethostname())
-        )
+        internal_tls.announce(config)
+        url, cluster = conf.NATS_URL.read(config), conf.CLUSTER_ID.read(config)
+        found = asyncio.run(check(role, url, cluster, socket.gethostname(), config=config))
     except PenstockError as err:
         sys.stderr.write(f"{err}\n")
         return 1

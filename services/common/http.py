@@ -70,6 +70,13 @@ class TooManyError(SpecError):
     retry_after_s = 1
 
 
+def too_many(what: str, wait_s: int) -> TooManyError:
+    """The error for a client that must wait."""
+    err = TooManyError(what, expected=f"the next one in {wait_s} s", remedy="wait, then send it again")
+    err.retry_after_s = wait_s
+    return err
+
+
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """``data`` as JSON."""
     return Response(msgspec.json.encode(data), status, headers, media_type="application/json")

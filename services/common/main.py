@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import config as conf
-from penstock import secrets
+from penstock import internal_tls, secrets
 from penstock.bus.nats import NatsTransport
 from penstock.bus.subjects import Subjects
 from penstock.errors import PenstockError, SpecError
@@ -115,6 +115,7 @@ def run_service(role: str, build: Callable[[ServiceContext], Service], argv: lis
     try:
         config = configuration.parse_arguments(role, sys.argv[1:] if argv is None else argv)
         secrets.announce(config)
+        internal_tls.announce(config)
         service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
         log = logs.configure(role, service_id)
         return asyncio.run(_run(role, service_id, config, log, build))
@@ -150,6 +151,7 @@ async def _run(
             name=f"{subjects.cluster}-{service_id}",
             deadline_s=conf.NATS_CONNECT_TIMEOUT_MS.read(config) / 1000,
             on_connection=connection_changed,
+            config=config,
         )
     )
     await asyncio.wait([connecting, stop_wanted], return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import SpecError
 from penstock.messages.cluster import JobSpec
 from penstock_services.common.http import ForbiddenError, body_of, number_of
-from penstock_services.common.security.access import about
+from penstock_services.common.security.access import about, identity_of
 from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch, post
 from penstock_services.dispatcher.spec import parse_spec
@@ -148,7 +148,7 @@ class JobApi:
 
     async def _submit(self, request: Request) -> Submitted:
         spec = await asyncio.to_thread(parse_spec, await body_of(request))
-        reply = await self._submitter.submit(spec)
+        reply = await self._submitter.submit(spec, who=identity_of(request.scope))
         about(request.scope, job_id=reply.job_id, job_name=reply.name)
         url = f"/jobs/{reply.job_id}"
         return Submitted(job_url=url, jobid=reply.job_id, name=reply.name, created=reply.created)

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock import secrets
 from penstock.errors import FunctionError, InternalError, SpecError, error_from_dict
 from penstock.processes import die_with_parent_after_exec
 from penstock_services.dispatcher.spec import graph_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
 
@@ -39,13 +42,13 @@ class Planner:
         self._module = module
         self._free = asyncio.Semaphore(PLANNERS)
 
-    async def plan(self, spec: JobSpec) -> JobGraph:
-        """The job graph. Raises the user's error, SpecError when the time limit passes, and FunctionError or
+    async def plan(self, spec: JobSpec, allowed: Sequence[str] = ("*",)) -> JobGraph:
+        """The job graph. ``allowed``: patterns of the secrets that planning may look up. Raises the user's error, SpecError when the time limit passes, and FunctionError or
         InternalError if the planner ends without an answer."""
         if spec.job_graph is not None:
             return await asyncio.to_thread(graph_of, spec.job_graph)
         async with self._free:
-            code, out, err = await self._run(msgspec.json.encode(spec))
+            code, out, err = await self._run(msgspec.json.encode(spec), allowed=allowed)
         return await asyncio.to_thread(_graph, code, out, err)
 
     async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
@@ -67,7 +70,9 @@ class Planner:
             ) from None
         return problems
 
-    async def _run(self, spec: bytes, module: str | None = None) -> tuple[int, bytes, bytes]:
+    async def _run(
+        self, spec: bytes, module: str | None = None, *, allowed: Sequence[str] = ("*",)
+    ) -> tuple[int, bytes, bytes]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
@@ -77,6 +82,7 @@ class Planner:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env={**os.environ, secrets.ALLOWED_VARIABLE: ",".join(allowed)},
             preexec_fn=die_with_parent_after_exec,
         )
         try:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 from penstock import __version__
+from penstock.messages.spec_schema import job_spec_schema
 from penstock_services.common.http import NotFoundError, accepted, error_answer, guarded
 from penstock_services.common.security.front_door import open_door
 from penstock_services.dispatcher import openapi
@@ -84,10 +85,15 @@ class Rest:
         """All endpoints, in the order in which they are tried."""
         found = [endpoint for api in self._apis for endpoint in api.endpoints()]
         found.append(get("/openapi.json", self._openapi, dict[str, Any], ours=True))
+        note = "The JSON Schema of a job spec, for editors."
+        found.append(get("/schema/job", self._schema, dict[str, Any], ours=True, note=note))
         return in_order(found)
 
     async def _openapi(self, _: Request) -> Any:
         return openapi.document(self.endpoints(), __version__)
+
+    async def _schema(self, _: Request) -> Any:
+        return job_spec_schema()
 
     def app(self, door: FrontDoor | None = None) -> Starlette:
         """The application for the HTTP server; ``door`` as in ``application``."""

@@ -13,6 +13,7 @@ from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.planning import Planner
+from penstock_services.dispatcher.policy import Policy
 from penstock_services.dispatcher.rest import Rest
 from penstock_services.dispatcher.results import Results
 from penstock_services.dispatcher.submission import Submitter
@@ -63,6 +64,7 @@ class DispatcherService:
             planner=Planner(),
             logger=context.log,
             storage_url=conf.STORAGE_URL.read(context.config),
+            policy=Policy(context.config),
         )
         census = Census(context.transport, context.subjects)
         await census.start()

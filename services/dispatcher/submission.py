@@ -21,14 +21,18 @@ from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
 from penstock.snapshots.footers import summarise
 from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
+from penstock_services.common.http import too_many
+from penstock_services.common.security.roles import ON_THE_BUS
 from penstock_services.dispatcher import checks
 from penstock_services.dispatcher.checks import Savepoint, Submission
+from penstock_services.dispatcher.policy import Policy
 
 if TYPE_CHECKING:
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Store, Transport
+    from penstock_services.common.security.roles import Identity
     from penstock_services.dispatcher.planning import Planner
 
 #: How long a job manager may take to answer RunJob. If none answers, one finds the job later by itself.
@@ -48,6 +52,7 @@ class Submitter:
         planner: Planner,
         logger: Any,
         storage_url: str,
+        policy: Policy | None = None,
     ) -> None:
         self._transport = transport
         self._subjects = subjects
@@ -56,13 +61,19 @@ class Submitter:
         self._planner = planner
         self._logger = logger
         self._storage_url = storage_url
+        self._policy = policy or Policy({})
 
-    async def submit(self, spec: JobSpec, command_id: str | None = None) -> SubmitReply:
+    async def submit(
+        self, spec: JobSpec, command_id: str | None = None, who: Identity = ON_THE_BUS
+    ) -> SubmitReply:
         """Accepts a job, and returns the reply. Raises SpecError or the planner's error if the job cannot be
-        accepted.
+        accepted, ForbiddenError if the cluster's policy is against it, TooManyError if ``who`` submits too much.
 
         ``command_id``: a repetition of the same command is the same job, even if the spec has no job id.
         """
+        if wait_s := self._policy.limit.take(f"{who.via}:{who.name}", self._clock.now_ms() / 1000):
+            raise too_many("too many submissions", wait_s)
+        self._policy.check_spec(spec)
         job_id = spec.job_id
         if job_id is None and command_id is not None:
             job_id = hashlib.sha256(command_id.encode()).hexdigest()[:32]
@@ -70,7 +81,9 @@ class Submitter:
             await self._run(job_id)
             return SubmitReply(job_id=job_id, name=known.name, created=False)
         job_id = job_id or uuid.uuid4().hex
-        graph = await self._checked(spec, await self._planner.plan(spec))
+        planned = await self._planner.plan(spec, self._policy.secrets_of(who))
+        self._policy.check_graph(planned, who)
+        graph = await self._checked(spec, planned)
         accepted = await self._store_job(job_id, spec, graph)
         # The index entry is written first, because an accepted job that is in no list would never be found.
         await self._store.put(layout.active_key(job_id), b"")

@@ -12,9 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from penstock import __version__
+from penstock.config import MAX_SQL_CHARS
 from penstock.errors import SpecError, UnsupportedError
 from penstock_services.common.http import (
     NotFoundError,
+    TooLargeError,
     accepted,
     body_of,
     error_answer,
@@ -70,10 +72,11 @@ class Completion(msgspec.Struct, rename="camel"):
 
 
 class Gateway:
-    """Answers the requests of a gateway whose sessions are ``sessions``."""
+    """Answers the requests of a gateway whose sessions are ``sessions``. ``longest``: characters of a statement."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, longest: int = MAX_SQL_CHARS.default) -> None:
         self._sessions = sessions
+        self._longest = longest
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
 
     def app(self, door: FrontDoor | None = None) -> Starlette:
@@ -153,6 +156,12 @@ class Gateway:
         self._session(request)
         body = await _read(request, Statement)
         _refuse_timeout(body.execution_timeout)
+        if len(body.statement) > self._longest:
+            raise TooLargeError(
+                "the statement is too long",
+                expected=f"at most {self._longest} characters",
+                got=str(len(body.statement)),
+            )
         config = session_options(body.execution_config or {})
         operation = self._sessions.start(request.path_params["session"], body.statement, config)
         return {"operationHandle": operation.handle}

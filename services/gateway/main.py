@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock import config as conf
+from penstock import secrets
 from penstock.api.execution import CLUSTER_VARIABLE
 from penstock_services.common.alone import run_alone
 from penstock_services.common.http_serving import bind, serving, shown_url
@@ -30,6 +31,8 @@ async def _serve(
 ) -> None:
     address = conf.REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE) or _dispatcher(config)
     os.environ[CLUSTER_VARIABLE] = address
+    # Statements are planned in this process.
+    os.environ.setdefault(secrets.ALLOWED_VARIABLE, conf.SECRETS_ALLOWED.read(config))
     host, port = conf.GATEWAY_BIND.read(config), conf.GATEWAY_PORT.read(config)
     door = front_door(config, host, conf.GATEWAY_BIND.key)
     listener = bind(host, port, conf.GATEWAY_BIND.key, conf.GATEWAY_PORT.key)
@@ -39,7 +42,7 @@ async def _serve(
         most=conf.GATEWAY_SESSIONS.read(config),
         statements=conf.GATEWAY_THREADS.read(config),
     )
-    app = Gateway(sessions).app(door)
+    app = Gateway(sessions, conf.MAX_SQL_CHARS.read(config)).app(door)
     rest = shown_url(host, listener, door.tls)
     checking = asyncio.create_task(_expire(sessions, conf.GATEWAY_CHECK_MS.read(config) / 1000))
     async with serving(app, listener, stopping, door.tls):

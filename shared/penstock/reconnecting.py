@@ -6,7 +6,7 @@ a slow consumer, an expired login); here each of them is told, and the client co
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nats.errors
 from nats.aio.client import DEFAULT_PENDING_SIZE, Client
@@ -15,7 +15,7 @@ from penstock.cancelling import end_tasks
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 #: Errors after which the server keeps the connection.
 _HARMLESS = ("permissions violation", "invalid subject", "invalid publish subject")
@@ -64,6 +64,7 @@ async def connect(
     error_ends_it_after_s: float | None = None,
     reconnect_wait_s: float = 0.1,
     pending_bytes: int = DEFAULT_PENDING_SIZE,
+    proof: Mapping[str, Any] | None = None,
     on_error: Callable[[Client, str], None],
     on_disconnect: Callable[[Client], Awaitable[None]] | None = None,
     on_reconnect: Callable[[Client], Awaitable[None]] | None = None,
@@ -73,7 +74,8 @@ async def connect(
     ``url``: servers, comma separated. ``deadline_s``: when to give up; the attempts until then are repeated.
     ``error_ends_it_after_s``: give up at the first error after so long instead, and let one attempt take the
     whole deadline: a wrong address is answered early, a busy machine gets its time. ``pending_bytes``: what
-    may wait to be sent while the client is not connected. ``on_error`` hears of errors at any time;
+    may wait to be sent while the client is not connected. ``proof``: arguments of nats-py's ``connect`` that say
+    who connects (``tls``, ``user_credentials``, ``nkeys_seed``). ``on_error`` hears of errors at any time;
     ``on_disconnect`` and ``on_reconnect`` of changes later. ConnectingFailedError when the deadline is over.
     """
     client = ReconnectingClient()
@@ -104,6 +106,7 @@ async def connect(
             ping_interval=5,
             max_outstanding_pings=2,
             pending_size=pending_bytes,
+            **(proof or {}),
             error_cb=heard,
             disconnected_cb=disconnected,
             reconnected_cb=reconnected,

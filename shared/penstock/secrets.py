@@ -17,7 +17,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from penstock.config import SECRETS_FILE, SECRETS_FOLDER, SECRETS_PREFIX
 from penstock.errors import SecretError
@@ -32,6 +34,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FOLDER_VARIABLE = "PENSTOCK_SECRETS_FOLDER"
 FILE_VARIABLE = "PENSTOCK_SECRETS_FILE"
 PREFIX_VARIABLE = "PENSTOCK_SECRETS_PREFIX"
+#: Patterns, separated by commas, of the names that this process may look up. Not set: any.
+ALLOWED_VARIABLE = "PENSTOCK_SECRETS_ALLOWED"
 
 
 def announce(config: Mapping[str, str]) -> None:
@@ -48,6 +52,23 @@ def announce(config: Mapping[str, str]) -> None:
 def refers(value: str) -> bool:
     """Whether an option's value names a secret."""
     return value.startswith(PREFIX) or _INSIDE.search(value) is not None
+
+
+def names_in(tree: Any) -> set[str]:
+    """The names of all secrets to which texts in ``tree`` (plain lists and mappings) refer, keys among them."""
+    found: set[str] = set()
+    left = [tree]
+    while left:
+        match left.pop():
+            case str(text):
+                if (whole := _WHOLE.fullmatch(text)) is not None:
+                    found.add(whole["name"])
+                found.update(match["name"] for match in _INSIDE.finditer(text))
+            case dict(mapping):
+                left += [*mapping, *mapping.values()]
+            case list(items) | tuple(items):
+                left += items
+    return found
 
 
 def resolve(value: str, *, where: str) -> str:
@@ -131,6 +152,14 @@ def _secret(name: str, where: str) -> str:
             expected="'secret:NAME' of letters, digits, '.', '_' and '-'",
             got=repr(f"secret:{name}"),
             where=where,
+        )
+    allowed = os.environ.get(ALLOWED_VARIABLE)
+    if allowed is not None and not any(fnmatchcase(name, p.strip()) for p in allowed.split(",")):
+        raise SecretError(
+            f"the secret '{name}' may not be named here",
+            expected=allowed or "no secret at all",
+            where=where,
+            remedy="ask whoever runs the cluster to allow it (secrets.allowed)",
         )
     looked: list[str] = []
     found = _in_folder(name, looked, where)

@@ -17,10 +17,10 @@ from penstock.errors import InternalError, PenstockError
 from penstock_services.common.http import (
     SAFE_METHODS,
     ForbiddenError,
-    TooManyError,
     UnauthorizedError,
     accepted,
     error_answer,
+    too_many,
 )
 from penstock_services.common.security.roles import ANYONE, Identity, Role
 from penstock_services.common.security.tokens import TokenFile, digest
@@ -119,6 +119,13 @@ def require(scope: Scope, role: Role) -> None:
         )
 
 
+def identity_of(scope: Scope) -> Identity:
+    """Who sent the request, which has passed the gate."""
+    found = scope[IDENTITY]
+    assert isinstance(found, Identity)
+    return found
+
+
 def about(scope: Scope, **fields: Any) -> None:
     """Adds what a handler knows of the request, such as the id of a new job, to the line of the audit log."""
     scope.setdefault(SUBJECT, {}).update(fields)
@@ -159,7 +166,7 @@ class Gate:
     async def _admit(self, scope: Scope) -> None:
         address, now_s = client_of(scope), time.monotonic()
         if wait_s := self._failures.exhausted(address, now_s):
-            raise _too_many("too many requests failed to authenticate", wait_s)
+            raise too_many("too many requests failed to authenticate", wait_s)
         identity: Identity | None = ANYONE
         if self._access is not None:
             try:
@@ -178,7 +185,7 @@ class Gate:
         named = identity is not None and identity.via != "open"
         client = f"{identity.via}:{identity.name}" if identity is not None and named else address
         if wait_s := self._requests.take(client, now_s):
-            raise _too_many("too many requests", wait_s)
+            raise too_many("too many requests", wait_s)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         identity = scope.get(IDENTITY)
@@ -269,9 +276,3 @@ def _same_origin(scope: Scope) -> None:
             expected="the header Origin, or Sec-Fetch-Site: same-origin",
             remedy="programs send a bearer token instead of a cookie",
         )
-
-
-def _too_many(what: str, wait_s: int) -> TooManyError:
-    err = TooManyError(what, expected=f"the next one in {wait_s} s", remedy="wait, then send it again")
-    err.retry_after_s = wait_s
-    return err

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
+from penstock import internal_tls
 from penstock.bus.envelope import NobodyServesError
-from penstock.errors import BrokerError
+from penstock.config import NATS_CREDENTIALS, NATS_NKEY
+from penstock.errors import BrokerError, SpecError
 from penstock.log_events import EventLog
 from penstock.redaction import without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     import nats.aio.client
     import nats.aio.msg
@@ -61,9 +64,10 @@ class NatsTransport:
         name: str = "penstock",
         deadline_s: float = 10.0,
         on_connection: Callable[[bool], None] | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> NatsTransport:
         """Connects to one of the servers in ``url`` (comma separated); ``name`` is shown in the server's
-        monitoring.
+        monitoring. ``config``: where the credentials are (``security.nats.*``).
 
         ``on_connection(connected)`` is called when the connection is lost or restored later. Raises
         BrokerError if no server accepts within ``deadline_s``.
@@ -101,6 +105,7 @@ class NatsTransport:
                 url,
                 name=name,
                 deadline_s=deadline_s,
+                proof=_proof(url, config or {}),
                 on_error=on_error,
                 on_disconnect=on_disconnect,
                 on_reconnect=on_reconnect,
@@ -209,6 +214,30 @@ class NatsTransport:
             task.cancel()
         if not self._nc.is_closed:
             await self._nc.close()
+
+
+def _proof(url: str, config: Mapping[str, str]) -> dict[str, Any]:
+    """Who connects, as nats-py takes it. Raises SpecError if a file is named that cannot be used."""
+    from pathlib import Path
+
+    found: dict[str, Any] = {}
+    if url.startswith("tls://") and (tls := internal_tls.server_tls()) is not None:
+        found["tls"] = tls
+    for option, argument in ((NATS_CREDENTIALS, "user_credentials"), (NATS_NKEY, "nkeys_seed")):
+        path = option.read(config)
+        if not path:
+            continue
+        if not os.access(Path(path), os.R_OK):
+            raise SpecError("a file of NATS credentials cannot be read", where=f"{option.key}: {path}")
+        try:
+            import nkeys  # noqa: F401
+        except ImportError:
+            raise SpecError(
+                "NATS credentials need a package that is not installed", where=option.key,
+                remedy="pip install 'penstock[nkeys]'",
+            ) from None  # fmt: skip
+        found[argument] = path
+    return found
 
 
 if TYPE_CHECKING:

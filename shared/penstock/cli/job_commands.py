@@ -189,6 +189,18 @@ def token(
     make_token(name, role, format)
 
 
+def schema(
+    what: Annotated[str, typer.Argument(help="job: the schema of a job spec.")] = "job",
+) -> None:
+    """Print the JSON Schema of a job spec, for editors and checks."""
+    from penstock.errors import SpecError
+    from penstock.messages.spec_schema import text
+
+    if what != "job":
+        raise SpecError("no such schema", expected="job", got=repr(what))
+    typer.echo(text(), nl=False)
+
+
 def health(
     url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
 ) -> None:

@@ -43,6 +43,7 @@ for _function, _name, _example in (
     (job_commands.open_, "open", "penstock open 4f1c"),
     (job_commands.doctor, "doctor", "penstock doctor --cluster http://127.0.0.1:8081"),
     (job_commands.health, "health", "penstock health http://127.0.0.1:8081"),
+    (job_commands.schema, "schema", "penstock schema job > job-spec.schema.json"),
     (job_commands.token, "token", "penstock token ci --role submit"),
 ):
     app.command(_name, epilog=f"Example: {_example}")(_function)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.config.option import define
-from penstock.config.values import parse_bool, parse_duration_ms, parse_number
+from penstock.config.option import define, define_family
+from penstock.config.values import parse_bool, parse_duration_ms, parse_int, parse_number
 
 REST_TOKENS = define(
     "security.rest.tokens-file",
@@ -116,4 +116,60 @@ SSL_INTERNAL_CA = define(
     str,
     "PEM file of the authority that signed the certificates of the cluster's processes and servers; no other one is accepted.",
     scope="cluster",
+)
+NATS_CREDENTIALS = define(
+    "security.nats.credentials-file",
+    "",
+    str,
+    "File of NATS credentials (`.creds`: a JWT and its nkey) with which this service connects. User and password, or a token, stand in `nats.url`.",
+    scope="cluster",
+)
+NATS_NKEY = define(
+    "security.nats.nkey-file",
+    "",
+    str,
+    "File of the nkey seed with which this service connects to NATS.",
+    scope="cluster",
+)
+SECRETS_ALLOWED = define(
+    "secrets.allowed",
+    "*",
+    str,
+    "Patterns, separated by commas, of the names of secrets that a job may name (`shop.*`); one that fits none is refused at submission.",
+    scope="cluster",
+)
+SECRETS_ALLOWED_PREFIX = define_family(
+    "secrets.allowed.",
+    "By who submits: `secrets.allowed.NAME` for a name, else `secrets.allowed.ROLE` for a role, instead of `secrets.allowed`.",
+    scope="cluster",
+)
+SUBMISSION_ROOTS = define(
+    "security.submission.roots",
+    "",
+    str,
+    "Folders, separated by commas, below which the `files` of a job spec must lie. Empty: any.",
+    scope="cluster",
+)
+SUBMISSION_KINDS = define(
+    "security.submission.programs",
+    "sql,python,job_graph",
+    str,
+    "The kinds of programs that a spec may have, separated by commas. A job graph may hold pickled functions, so it is code as Python is.",
+    scope="cluster",
+)
+SUBMISSIONS_PER_MINUTE = define(
+    "security.submission.max-per-minute",
+    0.0,
+    parse_number,
+    "Submissions a minute that one client may send on average, and at once. 0: any number.",
+    scope="cluster",
+    least=0.0,
+)
+MAX_SQL_CHARS = define(
+    "security.submission.max-sql-length",
+    1_000_000,
+    parse_int,
+    "Characters of a spec's `sql` or `python`, and of a statement of the SQL gateway.",
+    scope="cluster",
+    least=1,
 )

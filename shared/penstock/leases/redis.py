@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from penstock import internal_tls
 from penstock.errors import LeaseStoreError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class RedisLeases:
             # The election repeats failed calls. One immediate retry covers a connection that the server has
             # closed.
             retry=Retry(NoBackoff(), 1),
+            **(internal_tls.redis_options() if address.scheme == "rediss" else {}),
         )
         self._acquire = self._redis.register_script(_ACQUIRE)
         self._renew = self._redis.register_script(_RENEW)

@@ -11,6 +11,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
+from penstock import internal_tls
 from penstock.errors import ExternalError, InternalError, PeerLostError
 from penstock.messages.preface import encode_preface
 from penstock.runtime.deployment import ChannelId
@@ -63,6 +64,8 @@ class NetworkHub:
         self._outgoing: dict[str, Outgoing] = {}
         self._incoming: dict[str, Incoming] = {}
         self.closed = False
+        #: TLS contexts of the accepting and the connecting side between hosts; None: without TLS.
+        self.tls = internal_tls.data_tls()
 
     # -- RemoteChannels --------------------------------------------------------------------
 
@@ -225,7 +228,12 @@ class Outgoing:
             if sock.family == socket.AF_UNIX:
                 await loop.create_unix_connection(lambda: protocol, sock=sock)
             else:
-                await loop.create_connection(lambda: protocol, sock=sock)
+                tls = self._hub.tls
+                if tls is None:
+                    await loop.create_connection(lambda: protocol, sock=sock)
+                else:
+                    # The preface goes before the handshake, so that a task manager can pass the socket on unread.
+                    await loop.create_connection(lambda: protocol, sock=sock, ssl=tls[1], server_hostname="")
         except BaseException:
             sock.close()
             raise
@@ -297,7 +305,10 @@ class Incoming:
         sock.setblocking(False)
         _tune(sock)
         protocol = self._protocol = FrameProtocol(self._frame, self._lost)
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, sock)
+        tls = self._hub.tls if sock.family != socket.AF_UNIX else None
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: protocol, sock, ssl=None if tls is None else tls[0]
+        )
         protocol.send(HELLO, 0, 0, 0, 0)
 
     def _frame(
