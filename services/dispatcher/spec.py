@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.config import check_job
 from penstock.errors import SpecError, nearest, nested_too_deeply
-from penstock.identifiers import checked_job_id
+from penstock.identifiers import new_job_id
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import JobSpec
 
@@ -160,7 +160,7 @@ def _check(spec: JobSpec) -> None:
             raise SpecError(f"'{name}' is empty", expected="a program", where=f"field '{name}'")
     if spec.job_id is not None:
         try:
-            checked_job_id(spec.job_id)
+            new_job_id(spec.job_id)
         except SpecError as err:
             err.where = "field 'job_id'"
             raise

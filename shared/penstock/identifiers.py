@@ -16,6 +16,7 @@ MAX_ID = 64
 #: Of a token of a subject, such as a task manager's id: a control line of NATS has 4,096 bytes.
 MAX_TOKEN = 255
 _ALLOWED = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _SHOWN = 80
 
 
@@ -34,4 +35,21 @@ def checked(text: str, what: str, limit: int = MAX_ID) -> str:
 
 
 def checked_job_id(text: str) -> str:
+    """``text`` when it can be the id of a job that exists; SpecError otherwise."""
     return checked(text, "job id")
+
+
+def new_job_id(text: str) -> str:
+    """``text`` when a new job may have it as its id; SpecError otherwise.
+
+    Flink's clients read ids as 32 hexadecimal digits: with one other id in a list, none of its jobs can be read.
+    """
+    if not _HEX.fullmatch(text):
+        shown = repr(text[:_SHOWN]) + (f"… ({len(text)} characters)" if len(text) > _SHOWN else "")
+        raise SpecError(
+            "not an id of a new job",
+            expected="32 hexadecimal digits in small letters",
+            got=shown,
+            remedy="leave it out, or make one of a name of your own: printf my-job | md5sum",
+        )
+    return text

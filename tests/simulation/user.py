@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
@@ -12,6 +13,11 @@ from tests.simulation.cluster import Client
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
     from tests.simulation.workloads import Workload
+
+
+def job_id_of(name: str) -> str:
+    """The id of the job of this name, in the form that Flink's clients read: 32 hexadecimal digits."""
+    return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
 
 
 class User:
@@ -31,7 +37,7 @@ class User:
         """When a rescaling is wanted, stops the job with a savepoint and goes on from there
         at another parallelism, as another job."""
         client = Client(self._scenario.cluster, process)
-        job_id, parallelism, savepoint = self._name, self._workload.parallelism, None
+        job_id, parallelism, savepoint = job_id_of(self._name), self._workload.parallelism, None
         while True:
             graph = self._workload.graph(parallelism)
             self.jobs.append(job_id)
@@ -43,7 +49,7 @@ class User:
             savepoint = await self._stopped_with(client, job_id, stop)
             if savepoint is None:
                 break
-            job_id = f"{self._name}-{len(self.jobs) + 1}"
+            job_id = job_id_of(f"{self._name}-{len(self.jobs) + 1}")
             parallelism = self._scenario.chance.choice((1, 2, 3))
             self._world.trace("client", "rescales", f"{job_id} at {parallelism} from {savepoint}")
         self.over = True

@@ -9,7 +9,7 @@ import pytest
 from penstock_services.common import kept_lines
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.stacks import thread_stacks
-from tests.services.dispatcher.test_rest import get, with_master
+from tests.services.dispatcher.test_rest import JOB, get, with_master
 
 
 async def test_the_dispatchers_log_and_threads(front) -> None:
@@ -49,8 +49,8 @@ def test_the_oldest_lines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
         ("POST", "/jars/upload", "penstock run"),
         ("POST", "/taskmanagers/tm1/profiler", "py-spy"),
         ("DELETE", "/cluster", "systemctl stop"),
-        ("PATCH", "/jobs/job/rescaling?parallelism=4", "savepoint"),
-        ("POST", "/jobs/job/coordinators/x", "/results"),
+        ("PATCH", f"/jobs/{JOB}/rescaling?parallelism=4", "savepoint"),
+        ("POST", f"/jobs/{JOB}/coordinators/x", "/results"),
     ],
 )
 async def test_refusals_say_what_to_do_instead(front, method: str, path: str, remedy: str) -> None:
@@ -63,7 +63,7 @@ async def test_refusals_say_what_to_do_instead(front, method: str, path: str, re
 
 async def test_resource_requirements_are_the_parallelism(front) -> None:
     await with_master(front)
-    path = "/jobs/job/resource-requirements"
+    path = f"/jobs/{JOB}/resource-requirements"
     bounds = await get(front, path)
     assert sorted(v["parallelism"]["upperBound"] for v in bounds.values()) == [1, 1, 2, 2]
     assert (await front.http.put(path, json=bounds)).status_code == 200
@@ -76,17 +76,17 @@ async def test_a_job_is_an_application_of_its_own(front) -> None:
     _, cluster = await with_master(front)
     [row] = (await get(front, "/applications/overview"))["applications"]
     assert (row["id"], row["status"], row["jobs"]["RUNNING"]) == ("job", "RUNNING", 1)
-    found = await get(front, "/applications/job")
+    found = await get(front, f"/applications/{JOB}")
     assert found["jobs"][0]["jid"] == "job"
     assert found["timestamps"]["RUNNING"] > 0
-    assert (await get(front, "/applications/job/exceptions"))["exceptionHistory"] == {"entries": []}
-    assert (await front.http.post("/applications/job/cancel")).status_code == 202
+    assert (await get(front, f"/applications/{JOB}/exceptions"))["exceptionHistory"] == {"entries": []}
+    assert (await front.http.post(f"/applications/{JOB}/cancel")).status_code == 202
     assert cluster.core.status.value == "CANCELLING"
 
 
 async def test_metrics_over_jobs_and_task_managers(front) -> None:
     await with_master(front)
-    [restarts] = await get(front, "/jobs/metrics?get=numRestarts&agg=sum,max&jobs=job")
+    [restarts] = await get(front, f"/jobs/metrics?get=numRestarts&agg=sum,max&jobs={JOB}")
     assert restarts == {"id": "numRestarts", "sum": 0.0, "max": 0.0}
     assert {"id": "uptime"} in await get(front, "/jobs/metrics")
     assert {"id": "Status.Slots.Total"} in await get(front, "/taskmanagers/metrics")
@@ -99,7 +99,7 @@ async def test_metrics_over_jobs_and_task_managers(front) -> None:
 async def test_cancel_where_no_patch_comes_through(front) -> None:
     _, cluster = await with_master(front)
     foreign = {"sec-fetch-site": "cross-site"}
-    assert (await front.http.get("/jobs/job/yarn-cancel", headers=foreign)).status_code == 403
+    assert (await front.http.get(f"/jobs/{JOB}/yarn-cancel", headers=foreign)).status_code == 403
     assert cluster.core.status.value == "RUNNING"
-    assert (await front.http.get("/jobs/job/yarn-cancel")).status_code == 202
+    assert (await front.http.get(f"/jobs/{JOB}/yarn-cancel")).status_code == 202
     assert cluster.core.status.value == "CANCELLING"

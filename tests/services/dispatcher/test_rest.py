@@ -18,6 +18,8 @@ from penstock_services.dispatcher.views.common import vertex_id
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
+JOB = "0b" * 16
+
 
 def running_job(**config: str) -> Cluster:
     """A master's core in the middle of a job, with metrics of one subtask."""
@@ -42,7 +44,7 @@ def running_job(**config: str) -> Cluster:
 
 async def with_master(front):
     """(job id, cluster) of a submitted job whose master is a real core."""
-    job_id = await front.submit(job_id="job", name="pipeline")
+    job_id = await front.submit(job_id=JOB, name="pipeline")
     cluster = running_job()
     await front.master(job_id, cluster.ask)
     return job_id, cluster
@@ -142,7 +144,7 @@ async def test_a_log_that_nobody_leads_is_followed_and_not_read_anew(front, monk
 
 
 async def test_the_log_of_a_job_with_a_master_is_not_followed(front, monkeypatch):
-    job_id = await front.submit(job_id="job", name="pipeline")
+    job_id = await front.submit(job_id=JOB, name="pipeline")
     await get(front, f"/jobs/{job_id}")
     await front.master(job_id, running_job().ask)
     assert (await get(front, f"/jobs/{job_id}"))["state"] == "RUNNING"
@@ -152,28 +154,29 @@ async def test_the_log_of_a_job_with_a_master_is_not_followed(front, monkeypatch
 
 async def test_so_many_logs_are_followed_and_no_more(front, monkeypatch):
     monkeypatch.setattr(logged, "FOLLOWED", 2)
-    for job_id in "abc":
+    a, b, c = (letter * 32 for letter in "abc")
+    for job_id in (a, b, c):
         await front.submit(job_id=job_id)
         await get(front, f"/jobs/{job_id}")
-    assert front.directory.logged.followed == ("b", "c")
-    assert (await get(front, "/jobs/a"))["state"] == "INITIALIZING"
-    assert front.directory.logged.followed == ("c", "a")
+    assert front.directory.logged.followed == (b, c)
+    assert (await get(front, f"/jobs/{a}"))["state"] == "INITIALIZING"
+    assert front.directory.logged.followed == (c, a)
 
 
 async def test_a_repeated_submission_is_known_by_the_first_entry(front, monkeypatch):
-    job_id = await front.submit(job_id="mine")
+    job_id = await front.submit(job_id=JOB)
     log = job_log(front.store, job_id)
     await log.lead("jm1", 1_000)
     reads = CountingReads(front.store, monkeypatch)
-    await front.submit(job_id="mine")
+    await front.submit(job_id=JOB)
     assert reads.taken() == [log.key(1)]
 
 
 async def test_a_repeated_submission_is_the_same_job(front):
-    body = msgspec.json.encode({"job_graph": msgspec.to_builtins(pipeline()), "job_id": "mine"})
+    body = msgspec.json.encode({"job_graph": msgspec.to_builtins(pipeline()), "job_id": JOB})
     first = (await front.http.post("/jobs", content=body)).json()
     again = (await front.http.post("/v1/jobs", content=body)).json()
-    assert first == {"jobUrl": "/jobs/mine", "jobid": "mine", "name": "pipeline", "created": True}
+    assert first == {"jobUrl": f"/jobs/{JOB}", "jobid": JOB, "name": "pipeline", "created": True}
     assert again == {**first, "created": False}
 
 
@@ -286,10 +289,10 @@ async def test_views_of_a_job(front, path, check):
     "path",
     [
         "/jobs/nope",
-        "/jobs/job/vertices/nope",
-        "/jobs/job/vertices/read/subtasks/99",
-        "/jobs/job/vertices/read/subtasks/1/attempts/99",
-        "/jobs/job/checkpoints/details/99",
+        f"/jobs/{JOB}/vertices/nope",
+        f"/jobs/{JOB}/vertices/read/subtasks/99",
+        f"/jobs/{JOB}/vertices/read/subtasks/1/attempts/99",
+        f"/jobs/{JOB}/checkpoints/details/99",
         "/nope",
         "/v1/nope",
     ],
@@ -337,7 +340,7 @@ async def test_a_savepoint_by_trigger_id(front):
 
 
 async def test_an_ended_job_comes_from_the_archive(front):
-    job_id = await front.submit(job_id="job")
+    job_id = await front.submit(job_id=JOB)
     cluster = Cluster(pipeline(), seed=2)
     cluster.run()
     details = cluster.archived.details
@@ -347,7 +350,7 @@ async def test_an_ended_job_comes_from_the_archive(front):
     job = await get(front, f"/jobs/{job_id}")
     assert job["state"] == "FINISHED"
     assert job["duration"] == job["end-time"] - job["start-time"]
-    assert (await get(front, "/jobs"))["jobs"] == [{"id": "job", "status": "FINISHED"}]
+    assert (await get(front, "/jobs"))["jobs"] == [{"id": details.job_id, "status": "FINISHED"}]
     late = await front.http.post(f"/jobs/{job_id}/stop", json={})
     assert late.status_code == 409
     assert "needs a running job; this one is FINISHED" in late.text

@@ -43,7 +43,13 @@ def test_json_and_yaml(text):
         (b'{"sql": "SELECT 1", "python": "x"}', None, "'sql' and 'python'"),
         (b'{"name": "x"}', None, "none of them"),
         (b'{"sql": "  "}', "field 'sql'", "empty"),
-        (b'{"sql": "SELECT 1", "job_id": "a.b"}', "field 'job_id'", "letters"),
+        (b'{"sql": "SELECT 1", "job_id": "a.b"}', "field 'job_id'", "32 hexadecimal digits"),
+        (b'{"sql": "SELECT 1", "job_id": "my-job"}', "field 'job_id'", "md5sum"),
+        (
+            b'{"sql": "SELECT 1", "job_id": "ABCDEF0123456789ABCDEF0123456789"}',
+            "field 'job_id'",
+            "small letters",
+        ),
         (
             b'{"sql": "SELECT 1", "config": {"execution.checkpointing.interval": "soon"}}',
             "configuration key 'execution.checkpointing.interval'",
