@@ -55,4 +55,12 @@ class Limit(Unary, frozen=True, kw_only=True, tag="limit"):
     def translate(self, translator: Translator) -> PlannedOperator:
         spec = LimitSpec(offset=self.offset, limit=self.limit)
         source = translator.single(translator.visit(self.input))
-        return translator.add(self, "limit", f"Limit({self.limit})", spec, [source], parallelism=1)
+        return translator.add(
+            self,
+            "limit",
+            f"Limit({self.limit})",
+            spec,
+            [source],
+            parallelism=1,
+            keeps="how many rows have passed",
+        )
