@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.config import PARALLELISM, RUNTIME_MODE, STATE_TTL_MS
 from penstock.functions.expr import InputRef
+from penstock.jobgraph.graph import Hash
 from penstock.jobgraph.specs import Spec
 from penstock.operators.factory import make_operator
 from penstock.plan import nodes as n
@@ -305,11 +306,20 @@ class OperatorConformance(Conformance):
 
     def _cluster(self, parallelism: int, *, op: OperatorNode | None = None, **options: Any) -> Cluster:
         op = op or self._alone()
-        required = op.spec.required_keys(len(op.output))
-        keys = [() if k is None else k for k in required] or [()] * len(self.schemas())
         return Cluster(
-            lambda: make_operator(op.spec), keys, self.schemas(), op.output, parallelism, **options
+            lambda: make_operator(op.spec), self._spread(op), self.schemas(), op.output, parallelism, **options
         )  # fmt: skip
+
+    def _spread(self, op: OperatorNode) -> list[tuple[int, ...]]:
+        """The columns by which the planner spreads the rows of each input; empty: not by columns.
+
+        They may be fewer than those that must meet: a window is among these, and no window is a key group.
+        """
+        graph = self._job(2)
+        vertex = next(v for v in graph.vertices if any(own.uid == op.uid for own in v.operators))
+        edges = sorted(graph.inputs_of(vertex.id), key=lambda edge: edge.target_gate)
+        keys = [e.partitioning.keys if isinstance(e.partitioning, Hash) else () for e in edges]
+        return keys if len(keys) == len(self.schemas()) else [()] * len(self.schemas())
 
 
 def _plain(row: Sequence[Any]) -> Row:
