@@ -52,6 +52,11 @@ _FACTORIES: dict[str, str] = {
 }
 
 
+def registered_specs() -> tuple[str, ...]:
+    """The names of the spec classes whose operators Penstock brings. A spec of another package names its operator itself."""
+    return tuple(_FACTORIES)
+
+
 def operator_factory(spec_type: type[Spec]) -> Any:
     """The callable that makes the operators of a spec class. Raises UnsupportedError if this build has none."""
     target = spec_type.operator or _FACTORIES.get(spec_type.__name__)
