@@ -48,6 +48,15 @@ def test_no_module_is_longer_than_the_style_allows() -> None:
     assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
 
 
+def test_one_module_knows_how_arrow_lays_out_arrays() -> None:
+    users = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "shared/penstock").rglob("*.py"))
+        if ".from_buffers(" in (text := path.read_text()) or ".buffers()" in text
+    ]
+    assert users == ["shared/penstock/types/arrow_buffers.py"]
+
+
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     """Groups of modules of which each imports, directly or not, each other (Tarjan's components)."""
     order: dict[str, int] = {}
