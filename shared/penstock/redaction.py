@@ -60,6 +60,15 @@ def shown_options(options: Mapping[str, str]) -> dict[str, str]:
     return {k: HIDDEN if hidden(k, v) else without_credentials(v) for k, v in options.items()}
 
 
+def hidden_note(shown: Mapping[str, str]) -> str:
+    """Comments above a statement that say which of its options are hidden, and what to write instead."""
+    keys = [k for k, v in sorted(shown.items()) if v == HIDDEN]
+    return "".join(
+        f"-- '{k}' is hidden, because it was written as plain text; write '{k}' = 'secret:NAME' instead\n"
+        for k in keys
+    )
+
+
 def hidden(key: str, value: str) -> bool:
     """Whether the value of an option is sensitive, and no reference to a secret."""
     return bool(value) and sensitive(key) and not _REFERENCE.search(value)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
-from penstock.redaction import HIDDEN, shown_options
+from penstock.redaction import hidden_note, shown_options
 from penstock.sql.partitions import table_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.sql.catalog import Catalog, Table, View
     from penstock.sql.statements import Describe, Pattern, Show
 
@@ -131,15 +129,6 @@ def _columns(item: Table | View) -> Rows:
     if not any(row[-1] for row in rows):
         return head[:-1], tuple(row[:-1] for row in rows)
     return head, tuple(rows)
-
-
-def hidden_note(shown: Mapping[str, str]) -> str:
-    """Comments above a statement that say which of its options are hidden, and what to write instead."""
-    keys = [k for k, v in sorted(shown.items()) if v == HIDDEN]
-    return "".join(
-        f"-- '{k}' is hidden, because it was written as plain text; write '{k}' = 'secret:NAME' instead\n"
-        for k in keys
-    )
 
 
 def create_table_text(table: Table, quoted: str) -> str:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.connectors.lakehouse.schema import declared_arrow
 from penstock.errors import SqlError, UnsupportedError, nearest
-from penstock.redaction import shown_options
+from penstock.redaction import hidden_note, shown_options
 from penstock.sql.catalogs.opening import CatalogStore, open_catalog
 from penstock.sql.catalogs.port import ChangedError, StoredCatalog
-from penstock.sql.show import hidden_note
 
 if TYPE_CHECKING:
     from penstock.sql.catalog import Table, View
