@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections import Counter
@@ -95,6 +96,67 @@ def written(out: Path) -> list[int]:
 def until(true: Callable[[], bool]) -> None:
     while not true():
         time.sleep(0.05)
+
+
+def totals_for_ever(cluster: EmbeddedCluster, out: Path, cls: Any, **config: str) -> JobClient:
+    """A job whose records and state are instances of ``cls``; it writes them."""
+
+    class Totals(KeyedProcessFunction):
+        def open(self, context: Any) -> None:
+            self.total = context.get_state(ValueStateDescriptor("total", cls))
+
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            total = self.total.value() or cls("all", 0)
+            assert type(total) is cls
+            total.n += 1
+            self.total.update(total)
+            yield total
+
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, **config}).enable_checkpointing(500)
+    row = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
+    source = Source.connector("datagen", row, {"rows-per-second": 200})
+    made = env.from_source(source, None, "endless").map(lambda r: cls("all", 1), cls)
+    totals = made.key_by("who").process(Totals(), cls).uid("totals")
+    totals.sink_to(Sink.connector("filesystem", {"path": str(out), "format": "json"}))
+    job = env.execute_async("totals")
+    assert job is not None
+    return job
+
+
+def test_a_state_with_a_dataclass_goes_through_a_savepoint_and_gets_a_field(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    @dataclasses.dataclass
+    class Total:
+        who: str
+        n: int
+
+    @dataclasses.dataclass
+    class Wider:
+        who: str
+        n: int
+        unit: str = "EUR"
+
+    Wider.__qualname__ = Total.__qualname__
+
+    def lines() -> list[dict[str, Any]]:
+        files = [f for f in out.glob("part-*") if f.is_file()]
+        return [json.loads(line) for f in files for line in f.read_text().splitlines()]
+
+    out = tmp_path / "out"
+    first = totals_for_ever(cluster, out, Total)
+    until(lambda: bool(lines()))
+    savepoint = first.stop_with_savepoint(False, str(tmp_path / "kept")).result()
+    first.get_job_execution_result()
+    before = len(lines())
+
+    again = totals_for_ever(cluster, out, Wider, **{"execution.state-recovery.path": savepoint})
+    until(lambda: len(lines()) > before)
+    again.stop_with_savepoint(advance_to_end_of_event_time=False).result()
+    again.get_job_execution_result()
+    rows = sorted(lines(), key=lambda line: line["n"])
+    assert [line["n"] for line in rows] == list(range(1, len(rows) + 1))
+    assert [line.get("unit") for line in rows] == [None] * before + ["EUR"] * (len(rows) - before)
 
 
 @pytest.mark.parametrize("drain", [False, True])

@@ -23,7 +23,7 @@ from penstock.api.sink_casts import implicit_casts
 from penstock.api.step_settings import DataStreamSink
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
-from penstock.api.typeinfo import schema_of, type_of, type_of_values
+from penstock.api.typeinfo import checked_type, schema_of, type_of, type_of_values
 from penstock.columnar.python_values import columns_of
 from penstock.columnar.rows import Row
 from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
@@ -82,7 +82,7 @@ class StreamExecutionEnvironment(Settings):
             type_info: Type of a record. None: found from the values.
         """
         rows = list(collection)
-        schema = schema_of(type_info if type_info is not None else type_of_values(rows))
+        schema = schema_of(checked_type(type_info) if type_info is not None else type_of_values(rows))
         # This must precede the encoding of the rows, which needs their classes to have names.
         found = classes_in(rows) if any(isinstance(x, t.RawType) for x in schema.types) else ()
         batch = Batch(schema, columns_of(schema, rows, "from_collection"), num_rows=len(rows))

@@ -12,7 +12,7 @@ from penstock.api.selectors import column_index, field_position, is_untyped
 from penstock.api.typeinfo import type_of
 from penstock.api.windows import GlobalWindows, count_windows
 from penstock.columnar.python_values import is_bare, is_tuple
-from penstock.columnar.rows import row_class
+from penstock.columnar.record_classes import maker, taken_apart
 from penstock.errors import UnsupportedError
 from penstock.operators.window_functions import CountTrigger, PurgingTrigger
 
@@ -252,23 +252,28 @@ class Running:
         self.index: Any = index
         self.untyped = is_untyped(schema)
         self.bare = is_bare(schema) and not self.untyped
-        self.names = None if is_tuple(schema) else tuple(schema.names)
+        self.fields = () if is_tuple(schema) else schema.fields
 
     def reduce(self, first: Any, second: Any) -> Any:
         if self.bare:
             return self._combined(first, second)
         i = self.index
+        of_first = of_second = None
+        if self.fields and self.fields[0].record:
+            of_first, of_second, first, second = first, second, taken_apart(first), taken_apart(second)
         if self.untyped:
             i = field_position(first, i)
             if i is None:
                 return self._combined(first, second)
         if self.how.endswith("_by"):
             better = self._combined(first[i], second[i])
+            if of_first is not None:
+                return of_first if better == first[i] else of_second
             return first if better == first[i] else second
         values = (*first[:i], self._combined(first[i], second[i]), *first[i + 1 :])
         if self.untyped:
             return list(values) if isinstance(first, list) else tuple.__new__(type(first), values)
-        return values if self.names is None else tuple.__new__(row_class(self.names), values)
+        return maker(self.fields)(values) if self.fields else values
 
     def _combined(self, a: Any, b: Any) -> Any:
         if a is None or b is None:

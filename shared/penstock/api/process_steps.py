@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.function_slots import check_function
 from penstock.api.transformations import Compiler, Transformation, transform
 from penstock.api.typeinfo import annotated_type, schema_of
+from penstock.columnar.annotations import as_type
 from penstock.errors import SpecError
 from penstock.jobgraph import Broadcast, Hash
 from penstock.jobgraph.specs import KeyedProcessSpec
@@ -62,9 +63,11 @@ def process_step(
 
 def output_schema(func: Any, declared: Any, method: str, *, needed: bool = False) -> Schema:
     """The schema of a function's output: the declared type, else the annotated one, else pickled values."""
-    if declared is not None and not isinstance(declared, t.LOGICAL_TYPES):
-        raise SpecError("output_type is no type", expected="Types.…", got=repr(declared))
-    found = declared or (None if needed else annotated_type(func, method))
+    if declared is not None and (known := as_type(declared)) is None:
+        raise SpecError(
+            "output_type is no type", expected="Types.…, or a class with fields", got=repr(declared)
+        )
+    found = (known if declared is not None else None) or (None if needed else annotated_type(func, method))
     if found is None and needed:
         raise SpecError(
             "a batch function needs its output type",

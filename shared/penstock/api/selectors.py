@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.python_values import is_bare, is_tuple
-from penstock.columnar.rows import row_class
+from penstock.columnar.python_values import from_external, is_bare, is_tuple
+from penstock.columnar.record_classes import maker
 from penstock.errors import SpecError, nearest
-from penstock.types.logical import RawType
+from penstock.types.logical import ArrayType, MapType, RawType, RowType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,9 @@ def column_index(schema: Schema, column: str | int, what: str) -> int:
     )
 
 
+_NESTED = (RowType, ArrayType, MapType)
+
+
 class FromColumns:
     """Calls a function of a record with the record's columns (for computed keys)."""
 
@@ -93,13 +96,23 @@ class FromColumns:
         self.names = tuple(schema.names)
         self.bare = is_bare(schema)
         self.tuples = is_tuple(schema)
+        self.fields = schema.fields
+        self.nested = [(i, f.type) for i, f in enumerate(schema.fields) if isinstance(f.type, _NESTED)]
 
     def __call__(self, *values: Any) -> Any:
+        if self.nested:
+            given = list(values)
+            for i, type_ in self.nested:
+                # A nested row comes as SQL's functions get it: a dictionary.
+                convert = from_external(type_)
+                if convert is not None and given[i] is not None:
+                    given[i] = convert(given[i])
+            values = tuple(given)
         record: Any = values
         if self.bare:
             record = values[0]
         elif not self.tuples:
-            record = tuple.__new__(row_class(self.names), values)
+            record = maker(self.fields)(values)
         return self.function(record)
 
 

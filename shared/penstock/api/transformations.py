@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.record_classes import record_names
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import make_artifact
 from penstock.plan import nodes as n
@@ -79,6 +80,7 @@ class Compiler:
             inputs = tuple(self.node(i) for i in step.inputs)
             found = self._nodes[id(step)] = step.make(step, inputs, self)
             self._compiled.append((step, _settings(step)))
+            self.classes += record_names(step.schema)
         return found
 
     def check_unchanged(self) -> None:

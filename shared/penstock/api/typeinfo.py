@@ -8,11 +8,11 @@ stream of any other type has one column ``value``, and its records are bare valu
 from __future__ import annotations
 
 import datetime as dt
-import types
 import typing
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.annotations import PYTHON, as_type, of_annotation
 from penstock.columnar.rows import Row
 from penstock.errors import SpecError
 from penstock.operators.output_tag import schema_of, type_of
@@ -21,7 +21,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Types", "annotated_type", "schema_of", "type_of", "type_of_values"]
+__all__ = ["Types", "annotated_type", "checked_type", "schema_of", "type_of", "type_of_values"]
 
 
 class Types:
@@ -120,14 +120,34 @@ class Types:
         return t.RawType()
 
     @staticmethod
+    def RECORD(cls: type) -> t.LogicalType:
+        """Instances of ``cls``, a dataclass, msgspec struct, named tuple or pydantic model: its fields are columns.
+
+        Their types are those of the annotations; ``Annotated[int, Types.INT()]`` gives another.
+
+        Raises:
+            SpecError: ``cls`` is another class, or an annotation cannot be resolved.
+        """
+        found = as_type(cls)
+        if not isinstance(found, t.RowType):
+            raise SpecError(
+                "not a class with fields",
+                expected="a dataclass, msgspec struct, named tuple with annotations, or pydantic model",
+                got=repr(cls),
+            )
+        return found
+
+    @staticmethod
     def TUPLE(field_types: Sequence[t.LogicalType]) -> t.LogicalType:
         """A plain tuple with fields of ``field_types``; its columns are called ``f0``, ``f1`` …"""
-        return t.RowType(tuple(t.Field(f"f{i}", _checked(x)) for i, x in enumerate(field_types)))
+        return t.RowType(tuple(t.Field(f"f{i}", checked_type(x)) for i, x in enumerate(field_types)))
 
     @staticmethod
     def ROW(field_types: Sequence[t.LogicalType]) -> t.LogicalType:
         """A row with fields of ``field_types``, which are called ``f0``, ``f1`` …: ``row[0]``, ``row.f0``."""
-        return t.RowType(tuple(t.Field(f"f{i}", _checked(x), row=True) for i, x in enumerate(field_types)))
+        return t.RowType(
+            tuple(t.Field(f"f{i}", checked_type(x), row=True) for i, x in enumerate(field_types))
+        )
 
     @staticmethod
     def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[t.LogicalType]) -> t.LogicalType:
@@ -143,13 +163,13 @@ class Types:
                 got=f"names {list(field_names)}, {len(field_types)} types",
             )
         return t.RowType(
-            tuple(t.Field(n, _checked(x)) for n, x in zip(field_names, field_types, strict=True))
+            tuple(t.Field(n, checked_type(x)) for n, x in zip(field_names, field_types, strict=True))
         )
 
     @staticmethod
     def LIST(element_type_info: t.LogicalType) -> t.LogicalType:
         """A ``list`` of elements of ``element_type_info``; SQL ARRAY."""
-        return t.ArrayType(_checked(element_type_info))
+        return t.ArrayType(checked_type(element_type_info))
 
     @staticmethod
     def OBJECT_ARRAY(element_type: t.LogicalType) -> t.LogicalType:
@@ -166,26 +186,17 @@ class Types:
     @staticmethod
     def MAP(key_type_info: t.LogicalType, value_type_info: t.LogicalType) -> t.LogicalType:
         """A ``dict`` with keys of ``key_type_info`` and values of ``value_type_info``; SQL MAP."""
-        return t.MapType(_checked(key_type_info), _checked(value_type_info))
+        return t.MapType(checked_type(key_type_info), checked_type(value_type_info))
 
 
-def _checked(type_: Any) -> t.LogicalType:
-    if not isinstance(type_, t.LOGICAL_TYPES):
-        raise SpecError("not a type", expected="Types.STRING(), Types.LONG(), …", got=repr(type_))
-    return type_
-
-
-_PYTHON: dict[Any, t.LogicalType] = {
-    bool: t.BooleanType(),
-    int: t.BigIntType(),
-    float: t.DoubleType(),
-    str: t.VarCharType(),
-    bytes: t.VarBinaryType(),
-    Decimal: t.DecimalType(38, 18),
-    dt.date: t.DateType(),
-    dt.time: t.TimeType(6),
-    dt.timedelta: t.DayTimeIntervalType(),
-}
+def checked_type(type_: Any) -> t.LogicalType:
+    """The type that a program gives: a type, or a class with fields. SpecError for anything else."""
+    found = as_type(type_)
+    if found is None:
+        raise SpecError(
+            "not a type", expected="Types.STRING(), Types.LONG(), …, or a class with fields", got=repr(type_)
+        )
+    return found
 
 
 def annotated_type(function: Callable[..., Any], method: str) -> t.LogicalType | None:
@@ -202,26 +213,11 @@ def annotated_type(function: Callable[..., Any], method: str) -> t.LogicalType |
         if typing.get_origin(declared) is tuple or not arguments:
             return None
         declared = arguments[0]
-    return _from_annotation(declared)
-
-
-def _from_annotation(declared: Any) -> t.LogicalType | None:
-    if isinstance(declared, type) and declared in _PYTHON:
-        return _PYTHON[declared]
-    arguments = [a for a in typing.get_args(declared) if a is not type(None)]
-    inner = [_from_annotation(a) for a in arguments]
-    if not inner or any(x is None for x in inner):
+    try:
+        return of_annotation(declared)
+    except SpecError:
+        # A class whose fields cannot be resolved declares nothing: its instances are pickled.
         return None
-    origin = typing.get_origin(declared)
-    if origin is tuple and Ellipsis not in arguments:
-        return Types.TUPLE(inner)  # type: ignore[arg-type]
-    if origin is list:
-        return t.ArrayType(inner[0])  # type: ignore[arg-type]
-    if origin is dict:
-        return t.MapType(inner[0], inner[1])  # type: ignore[arg-type]
-    if origin in (typing.Union, types.UnionType) and len(inner) == 1:
-        return inner[0]  # Optional[X] is X, because every type is nullable
-    return None
 
 
 def type_of_values(values: Sequence[Any]) -> t.LogicalType:
@@ -239,10 +235,10 @@ def type_of_values(values: Sequence[Any]) -> t.LogicalType:
         return t.RawType()
     if kinds == {Decimal}:
         return _decimal_type(present)
-    if len(kinds) == 1 and (kind := kinds.pop()) in _PYTHON:
+    if len(kinds) == 1 and (kind := kinds.pop()) in PYTHON:
         if kind is int and not all(-(2**63) <= v < 2**63 for v in present):
             return t.DecimalType(38, 0) if all(abs(v) < 10**38 for v in present) else t.RawType()
-        return _PYTHON[kind]
+        return PYTHON[kind]
     if all(isinstance(v, tuple) for v in present) and len({len(v) for v in present}) == 1:
         columns = [type_of_values(column) for column in zip(*present, strict=True)]
         cls = type(present[0])

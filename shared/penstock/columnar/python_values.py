@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.columnar.rows import Row, make_row, row_class
+from penstock.columnar.record_classes import maker, plain_row, shape_of, taken_apart
+from penstock.columnar.rows import Row, row_class
 from penstock.errors import FunctionError
 from penstock.functions.python_results import result_of
 from penstock.types import logical as t
@@ -38,12 +39,16 @@ _PLAIN = (*t.INTEGERS, t.FloatType, t.DoubleType, t.BooleanType, t.YearMonthInte
 
 def is_bare(schema: Schema) -> bool:
     """Whether the records of the stream are bare values, not rows."""
-    return len(schema.fields) == 1 and schema.fields[0].name == "value" and not schema.fields[0].row
+    return (
+        len(schema.fields) == 1
+        and schema.fields[0].name == "value"
+        and not (schema.fields[0].row or schema.fields[0].record)
+    )
 
 
 def is_tuple(schema: Schema) -> bool:
     """Whether the records of the stream are plain tuples: its columns are f0, f1, …, and no ``Types.ROW`` named them."""
-    return all(f.name == f"f{i}" and not f.row for i, f in enumerate(schema.fields))
+    return all(f.name == f"f{i}" and not f.row and not f.record for i, f in enumerate(schema.fields))
 
 
 def records(batch: Batch, columns: int | None = None) -> list[Any]:
@@ -59,6 +64,8 @@ def records(batch: Batch, columns: int | None = None) -> list[Any]:
     rows = zip(*map(to_python, cols), strict=True)
     if is_tuple(schema):
         return list(rows)
+    if schema.fields and schema.fields[0].record:
+        return list(map(maker(schema.fields), rows))
     return list(map(partial(tuple.__new__, row_class(tuple(schema.names))), rows))
 
 
@@ -70,6 +77,9 @@ def normalizer(schema: Schema) -> Callable[[Any], Any] | None:
     if is_bare(schema) or is_tuple(schema):
         return None
     cls = row_class(tuple(schema.names))
+    if schema.fields[0].record:
+        make = maker(schema.fields)
+        return lambda record: make(record) if type(record) in (tuple, list, Row, cls) else record
 
     def normalize(record: Any) -> Any:
         return tuple.__new__(cls, record) if type(record) in (tuple, list, Row) else record
@@ -87,6 +97,8 @@ def tuples(columns: Sequence[Column]) -> list[Any]:
 
 
 def _key_values(column: Column) -> list[Any]:
+    if isinstance(column.type, t.RowType):
+        column = Column(plain_row(column.type), column.values, column.valid)  # instances need not be hashable
     values = to_python(column)
     if isinstance(column.type, t.RawType):
         return list(map(dictionary_key, values))
@@ -114,20 +126,20 @@ def to_python(column: Column) -> list[Any]:
         return column.storage_list()
     if isinstance(type_, (*t.STRINGS, *t.BINARIES)):
         return column.values.to_numpy(zero_copy_only=False).tolist()
-    convert = _from_external(type_)
+    convert = from_external(type_)
     values = column.to_pylist()
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
 @lru_cache(maxsize=1024)
-def _from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
+def from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
     """A function from values of Arrow's ``to_pylist`` to our Python form; None if the two are the same."""
     match type_:
         case t.ArrayType(element=element):
-            inner = _optional(_from_external(element))
+            inner = _optional(from_external(element))
             return None if inner is None else lambda v: [inner(x) for x in v]
         case t.MapType(key=key, value=value):
-            k, v = _optional(_from_external(key)), _optional(_from_external(value))
+            k, v = _optional(from_external(key)), _optional(from_external(value))
             if k is None and v is None:
                 return dict
             k, v = k or _same, v or _same
@@ -137,9 +149,9 @@ def _from_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
         case t.RawType():
             return pickling.loads
         case t.RowType(fields=fields):
-            names = tuple(f.name for f in fields)
-            converts = [_optional(_from_external(f.type)) or _same for f in fields]
-            return lambda d: make_row(names, (c(v) for c, v in zip(converts, d.values(), strict=True)))
+            make = maker(fields)
+            converts = [_optional(from_external(f.type)) or _same for f in fields]
+            return lambda d: make(c(v) for c, v in zip(converts, d.values(), strict=True))
     return None
 
 
@@ -187,6 +199,7 @@ def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[An
     def place(row: Any) -> Any:
         if type(row) in known:
             return row
+        row = taken_apart(row)
         by_name = row if isinstance(row, dict) else None
         fields = getattr(type(row), "_names", None) or getattr(type(row), "_fields", None)
         if isinstance(row, tuple) and fields and set(fields) == set(names):
@@ -309,6 +322,7 @@ def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
                             f"fields {', '.join(map(str, row))} where {', '.join(names)} are declared"
                         )
                     row = [row.get(name) for name in names]
+                row = taken_apart(row)
                 return {n: c(v) for n, c, v in zip(names, converts, row, strict=True)}
 
             return struct
@@ -343,5 +357,9 @@ def _redact(value: Any) -> str:
             return repr(value)
         case pa.RecordBatch() | pa.Array():
             return f"{type(value).__name__} of {len(value)} rows"
+    kind: Any = type(value)
+    if (shape := shape_of(kind)) is not None:
+        fields = zip(shape.names, shape.values(value), strict=True)
+        return f"{type(value).__name__}(" + ", ".join(f"{n}={_redact(v)}" for n, v in fields) + ")"
     text = str(value)
     return f"{type(value).__name__}({text[:24]}{'…' if len(text) > 24 else ''})"

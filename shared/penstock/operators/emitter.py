@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.columnar.python_values import columns_of
+from penstock.columnar.record_classes import fixer
 from penstock.operators.operator import SideBatch
 from penstock.operators.output_tag import OutputTag
 from penstock.types import Batch
@@ -24,6 +25,8 @@ class Emitter:
 
     def __init__(self, schema: Schema, where: str, tags: Iterable[str]) -> None:
         self._schema = schema
+        #: For ``items``: takes what a record holds at once, before the function changes it; None: it holds values.
+        self.fixed = fixer(schema)
         self._where = where
         self._tags = frozenset(tags)
         self.items: list[Any] = []
@@ -35,6 +38,8 @@ class Emitter:
 
     def side_output(self, tag: OutputTag, value: Any) -> None:
         """Add ``value`` to the side output ``tag``, with the event time ``side_time``."""
+        fixed = fixer(tag.schema)
+        value = value if fixed is None else fixed(value)
         rows, times = self.side.setdefault(tag, ([], []))
         rows.append(value)
         times.append(self.side_time)

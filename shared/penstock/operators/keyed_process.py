@@ -187,7 +187,7 @@ class KeyedProcessOperator(Operator):
     ) -> int:
         """Process rows from ``at`` on until the output is full or all are done; return the next index."""
         emit, context, scope = self._emit, self._context, self._backend.scope
-        items, stamps = emit.items, emit.times
+        items, stamps, fixed = emit.items, emit.times, emit.fixed
         journal = self._backend.journal
         context.domain = None
         todo = (
@@ -203,7 +203,7 @@ class KeyedProcessOperator(Operator):
                     mark = emit.mark()
                 result = call(row, context)
                 if result is not None:
-                    items.extend(result)
+                    items.extend(result if fixed is None else map(fixed, result))
                     missing = len(items) - len(stamps)
                     if missing == 1:
                         stamps.append(time)
@@ -308,7 +308,7 @@ class KeyedProcessOperator(Operator):
         try:
             result = self._on_timer(time_ms, context)
             if result is not None:
-                emit.items.extend(result)
+                emit.items.extend(result if emit.fixed is None else map(emit.fixed, result))
             emit.stamp(stamp)
         except Exception as err:
             if journal is not None and mark is not None:

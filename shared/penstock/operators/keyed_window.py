@@ -276,7 +276,7 @@ class KeyedWindowOperator(Operator):
         stamp = None if window[1] == GLOBAL_END else window[1] - _MS
         emit.side_time = stamp
         if self._window_function is None:
-            emit.items.append(value)
+            emit.items.append(value if emit.fixed is None else emit.fixed(value))
         else:
             self._backend.scope.key = key
             elements = value if self._spec.kind == "process" else [value]
@@ -284,7 +284,7 @@ class KeyedWindowOperator(Operator):
             context.current = window
             result = self._window_function.process(user_key(key), context, elements)
             if result is not None:
-                emit.items.extend(result)
+                emit.items.extend(result if emit.fixed is None else map(emit.fixed, result))
         emit.stamp(stamp)
 
     def _clear(self, key: Any, window: Window) -> None:

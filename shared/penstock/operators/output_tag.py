@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.columnar.annotations import as_type
 from penstock.types import logical as t
 
 
@@ -14,7 +15,11 @@ def schema_of(type_: t.LogicalType) -> t.Schema:
 
 def type_of(schema: t.Schema) -> t.LogicalType:
     """The record type of a stream: the inverse of ``schema_of``."""
-    if len(schema.fields) == 1 and schema.fields[0].name == "value" and not schema.fields[0].row:
+    if (
+        len(schema.fields) == 1
+        and schema.fields[0].name == "value"
+        and not (schema.fields[0].row or schema.fields[0].record)
+    ):
         return schema.fields[0].type
     return t.RowType(schema.fields)
 
@@ -30,7 +35,7 @@ class OutputTag:
 
     def __init__(self, tag_id: str, type_info: t.LogicalType | None = None) -> None:
         self.tag_id = tag_id
-        self.type: t.LogicalType = type_info if type_info is not None else t.RawType()
+        self.type: t.LogicalType = (as_type(type_info) if type_info is not None else None) or t.RawType()
 
     @property
     def schema(self) -> t.Schema:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columnar.python_values import check_finished, columns_of, from_python, is_bare, records, redact
+from penstock.columnar.record_classes import fixer
 from penstock.errors import FunctionError, InternalError, UnsupportedError
 from penstock.functions.python_results import result_of
 from penstock.halving import by_halves, first_failing
@@ -56,6 +57,12 @@ class PythonOperator(Operator):
         spec = self._spec
         self._function = self.hold(UserFunction(ctx, spec.function, spec.on_error))
         self._call = self._function.method(spec.kind)
+        if spec.kind != "filter" and (fixed := fixer(ctx.output_schema)) is not None:
+            call = self._call
+            if spec.kind == "map":
+                self._call = lambda row: fixed(call(row))
+            else:
+                self._call = lambda row: map(fixed, call(row) or ())
         self._function.open(RuntimeContext(ctx))
         run = {"map": self._map, "filter": self._filter, "flat_map": self._flat_map}[spec.kind]
         self._run = self._per_batch if spec.per == "batch" else run

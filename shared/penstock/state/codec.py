@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.columnar.rows import make_row
+from penstock.columnar.record_classes import maker, taken_apart
 from penstock.types import logical as t
 from penstock.types import pickling
 
@@ -121,10 +121,12 @@ def _row(fields: tuple[t.Field, ...]) -> tuple[Convert, Convert]:
     back_all = [back or _same for _, back in both]
 
     def to(row: Any) -> list[Any]:
-        values = [row[n] for n in names] if isinstance(row, dict) else row
+        values = [row[n] for n in names] if isinstance(row, dict) else taken_apart(row)
         return [f(v) for f, v in zip(to_all, values, strict=True)]
 
-    def back(values: list[Any]) -> tuple[Any, ...]:
-        return make_row(names, [f(v) for f, v in zip(back_all, values, strict=True)])
+    make = maker(fields)
+
+    def back(values: list[Any]) -> Any:
+        return make(f(v) for f, v in zip(back_all, values, strict=True))
 
     return _nullable(to, back)

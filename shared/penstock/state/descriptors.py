@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.annotations import as_type
 from penstock.errors import SpecError
 from penstock.state.ttl_config import StateTtlConfig, UpdateType
 from penstock.types import logical as t
@@ -36,14 +37,15 @@ class StateDescriptor:
     kind = ""
 
     def __init__(self, name: str, type_: t.LogicalType) -> None:
-        if not isinstance(type_, t.LOGICAL_TYPES):
+        found = as_type(type_)
+        if found is None:
             raise SpecError(
                 f"state '{name}' has no type",
                 expected="a declared type, e.g. Types.LONG(), Types.STRING(), Types.PICKLED_BYTE_ARRAY()",
                 got=repr(type_),
             )
         self.name = name
-        self.type = type_
+        self.type = found
         self.ttl: StateTtlConfig | None = None
         #: Former names of the state.
         self.former_names: tuple[str, ...] = ()
@@ -134,9 +136,10 @@ class MapStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, key_type_info: t.LogicalType, value_type_info: t.LogicalType) -> None:
         super().__init__(name, value_type_info)
-        if not isinstance(key_type_info, t.LOGICAL_TYPES):
+        key_type = as_type(key_type_info)
+        if key_type is None:
             raise SpecError(f"map state '{name}' has no key type", expected="e.g. Types.STRING()")
-        self.key_type = key_type_info
+        self.key_type = key_type
 
     @property
     def stored_type(self) -> t.LogicalType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.columnar.rows import make_row
+from penstock.columnar.record_classes import maker, taken_apart
 from penstock.errors import SpecError
 from penstock.types import logical as t
 
@@ -68,7 +68,7 @@ def converter(
 
 def _row(stored: t.RowType, declared: t.RowType, where: str, renamed: Mapping[str, str]) -> Convert:
     old = {f.name: (i, f.type) for i, f in enumerate(stored.fields)}
-    names = tuple(f.name for f in declared.fields)
+    make = maker(declared.fields)
     steps: list[tuple[int | None, Convert | None]] = []
     for field in declared.fields:
         name = field.name if field.name in old else renamed.get(field.name)
@@ -85,11 +85,12 @@ def _row(stored: t.RowType, declared: t.RowType, where: str, renamed: Mapping[st
         index, type_ = old[name]
         steps.append((index, converter(type_, field.type, f"{where}, field '{field.name}'")))
 
-    def convert(row: Any) -> tuple[Any, ...]:
+    def convert(row: Any) -> Any:
+        row = taken_apart(row)
         values = []
         for index, inner in steps:
             value = None if index is None else row[index]
             values.append(value if inner is None or value is None else inner(value))
-        return make_row(names, values)
+        return make(values)
 
     return convert

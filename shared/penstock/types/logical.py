@@ -138,12 +138,14 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """A named column or field of a row: ``name`` and ``type``.
 
     ``row``: the DataStream API's ``Types.ROW`` has numbered this field, so that records with it are rows in Python; those
-    with other fields called f0, f1, … are plain tuples.
+    with other fields called f0, f1, … are plain tuples. ``record``: ``module:name`` of the class whose instances the
+    records are in Python, where all fields of a row name it.
     """
 
     name: str
     type: LogicalType
     row: bool = False
+    record: str = ""
 
 
 class RowType(TypeBase, frozen=True, tag="row"):
