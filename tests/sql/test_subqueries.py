@@ -104,3 +104,9 @@ def test_a_second_row_of_a_scalar_subquery_fails_the_job(sql: str, mode: str) ->
     assert job is not None
     with pytest.raises(RecordError, match="more than one row"):
         run_graph(job.job_graph)
+
+
+def test_a_rank_in_the_from_of_a_correlated_subquery() -> None:
+    ranked = "(SELECT y, RANK() OVER (ORDER BY y) AS r FROM w) AS q"
+    found = rows(f"SELECT DISTINCT x, (SELECT COUNT(*) FROM {ranked} WHERE q.r > v.x) FROM v")
+    assert found == [(1, 2), (2, 1), (3, 0)]

@@ -20,6 +20,7 @@ from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, consuming
 from penstock.sql.ordering import count
 from penstock.sql.outer import OuterScope, free_columns, outer_side
+from penstock.sql.overs import window_nodes
 from penstock.sql.reading import column_parts, conjuncts, literal_number
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.syntax import BoundTable
@@ -169,7 +170,8 @@ def _with_keys(
     ctx: QueryBinder, made: exp.Select, keys: list[exp.Expression], calls: list[exp.Expression] | None
 ) -> exp.Expression:
     """``made`` with the columns ``$v0 … , $k0 …``, by key: its groups, its DISTINCT and its LIMIT."""
-    window = made.find(exp.Window)
+    clauses = [made.args[k] for k in ("order", "having", "qualify") if made.args.get(k) is not None]
+    window = next(iter(window_nodes([*made.expressions, *clauses])), None)
     if window is not None:
         raise ctx.source.unsupported(
             "OVER in a subquery that reads columns of the outer query",
