@@ -183,6 +183,15 @@ def test_show_create_table_hides_a_password_and_says_what_to_write() -> None:
     SqlSession().execute(named)
 
 
+def test_set_shows_no_password() -> None:
+    session = SqlSession()
+    said = session.execute("SET 'user.password' = 'not-shown'").message
+    listed = dict(session.execute("SET").rows)
+    assert said == "user.password = ******"
+    assert listed["user.password"] == "******"
+    assert session.config["user.password"] == "not-shown"
+
+
 def test_a_catalog_keeps_the_password_that_it_does_not_show(tmp_path: Path) -> None:
     def session() -> SqlSession:
         made = SqlSession()

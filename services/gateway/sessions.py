@@ -18,6 +18,7 @@ from penstock.config import (
 )
 from penstock.errors import SpecError, SqlError
 from penstock.log_events import EventLog
+from penstock.redaction import shown_options
 from penstock.spark.support import spark_support
 from penstock.sql import statements as st
 from penstock.sql.completion import candidates
@@ -73,8 +74,8 @@ class Session:
         return self._now() - self._used_s
 
     def properties(self) -> dict[str, str]:
-        """The session's settings."""
-        return {**self._sql.config, **self._clients}
+        """The session's settings, without passwords."""
+        return shown_options({**self._sql.config, **self._clients})
 
     def start(self, text: str, config: Mapping[str, str]) -> Operation:
         """Run a statement in the background.

@@ -15,6 +15,7 @@ from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
+from penstock.redaction import shown_options
 from penstock.sql import statements as st
 from penstock.sql.catalog import input_bytes, sink_ref
 from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
@@ -336,7 +337,7 @@ class SqlSession:
                 self.config.pop(statement.key, None)
             return StatementResult("set", "reset", statement=statement, position=statement.position)
         if statement.key is None:
-            rows = tuple(sorted(self.config.items()))
+            rows = tuple(sorted(shown_options(self.config).items()))
             return StatementResult(
                 "rows", "", ("key", "value"), rows, statement=statement, position=statement.position
             )
@@ -347,9 +348,8 @@ class SqlSession:
             err.where = f"{statement.position}: {err.where}" if err.where else str(statement.position)
             raise
         self.config[statement.key] = value
-        return StatementResult(
-            "set", f"{statement.key} = {value}", statement=statement, position=statement.position
-        )
+        said = f"{statement.key} = {shown_options({statement.key: value})[statement.key]}"
+        return StatementResult("set", said, statement=statement, position=statement.position)
 
     def _use(self, statement: st.Use) -> StatementResult:
         catalogs, where = self.catalog.catalogs, str(statement.position)
