@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from penstock.formats.api import Encoder
 from penstock.formats.build import field_attribute
+from penstock.formats.json_text import TextRows
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -31,8 +32,23 @@ class JsonEncoder(Encoder):
         rename = {field_attribute(i): f.name for i, f in enumerate(schema.fields)}
         self._record = msgspec.defstruct("Record", members, rename=rename, gc=False, omit_defaults=skip_nulls)
         self._encode = msgspec.json.Encoder(decimal_format="number").encode
+        names = [msgspec.json.encode(f.name).decode() for f in schema.fields]
+        self._texts = TextRows(schema, names) if TextRows.can(schema) and not skip_nulls else None
+        self._types = schema.types
+
+    def _text(self, column: int, array: pa.Array) -> pa.Array:
+        match self._types[column]:
+            case t.TimestampType() | t.TimestampLtzType():
+                return timestamps_as_text(array, iso=self._iso)
+            case t.DateType():
+                return array.cast(pa.string())
+        return array
 
     def encode(self, batch: Batch) -> list[bytes]:
+        if self._texts is not None:
+            made = self._texts.encode([c.to_external_arrow() for c in batch.columns], self._text)
+            if made is not None:
+                return made
         columns = [wire_values(c.type, c.to_external_arrow(), iso=self._iso) for c in batch.columns]
         record, encode = self._record, self._encode
         if not columns:

@@ -24,6 +24,10 @@ WITH ('connector' = 'kafka', 'topic' = '{topic}', 'properties.bootstrap.servers'
 """
 
 
+def message(key: bytes, value: bytes | None) -> OutMessage:
+    return key, value, -1, 0, None
+
+
 def planned(script: str, query: str, **config: str) -> Any:
     session = SqlSession({"parallelism.default": "1", **config})
     for _ in session.run_script(script):
@@ -93,12 +97,12 @@ async def test_the_newest_message_of_each_key_is_held_back_until_it_is_due():
     out: list[list[Any]] = []
 
     def emit(messages: list[OutMessage]) -> None:
-        out.append([(m.key, m.value) for m in messages])
+        out.append([message[:2] for message in messages])
 
     buffer = LatestByKey(3, 3_600_000, emit)
-    buffer.add([OutMessage(b"a", b"1"), OutMessage(b"b", b"1"), OutMessage(b"a", None)])
+    buffer.add([message(b"a", b"1"), message(b"b", b"1"), message(b"a", None)])
     assert out == []
-    buffer.add([OutMessage(b"c", b"1"), OutMessage(b"c", b"2")])
+    buffer.add([message(b"c", b"1"), message(b"c", b"2")])
     assert out == [[(b"a", None), (b"b", b"1"), (b"c", b"1")]]
     buffer.flush()
     assert out[1:] == [[(b"c", b"2")]]
@@ -106,7 +110,7 @@ async def test_the_newest_message_of_each_key_is_held_back_until_it_is_due():
 
     done = asyncio.Event()
     timed = LatestByKey(100, 1, lambda messages: done.set())
-    timed.add([OutMessage(b"a", b"1")])
+    timed.add([message(b"a", b"1")])
     await done.wait()
     timed.close()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.connectors.kafka.latest import LatestByKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
@@ -20,20 +21,15 @@ if TYPE_CHECKING:
 ANY_PARTITION = -1
 
 
-class OutMessage(NamedTuple):
-    """``value`` None: the key's row is deleted. ``partition`` −1: the client chooses."""
+Headers = list[tuple[str, str | bytes | None]]
+#: (key, value, partition, timestamp, headers). Value None: the key's row is deleted; partition −1: the client
+#: chooses; timestamp in ms since the epoch, 0: the time of sending. A plain tuple, because there is one for each row.
+OutMessage = tuple[bytes | None, bytes | None, int, int, Headers | None]
 
-    key: bytes | None
-    value: bytes | None
-    partition: int = ANY_PARTITION
-    #: ms since the epoch; 0: the time of sending.
-    timestamp: int = 0
-    headers: list[tuple[str, str | bytes | None]] | None = None
 
-    @property
-    def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key or b"") + len(self.value or b"")
+def size_of(messages: Iterable[OutMessage]) -> int:
+    """Bytes of keys and values."""
+    return sum(len(key or b"") + len(value or b"") for key, value, *_ in messages)
 
 
 class MessageEncoder:
@@ -94,9 +90,8 @@ class MessageEncoder:
     ) -> list[OutMessage]:
         partitions = self._partitions_of(len(keys))
         if self._metadata:
-            told = (self._times(batch), self._headers(batch))
-            return [OutMessage(*row) for row in zip(keys, values, partitions, *told, strict=True)]
-        return [OutMessage(k, v, p) for k, v, p in zip(keys, values, partitions, strict=True)]
+            return list(zip(keys, values, partitions, self._times(batch), self._headers(batch), strict=True))
+        return list(zip(keys, values, partitions, repeat(0), repeat(None), strict=False))
 
     def _times(self, batch: Batch) -> list[int]:
         at = self._metadata.get("timestamp")
@@ -104,7 +99,7 @@ class MessageEncoder:
             return [0] * len(batch)
         return [0 if us is None else us // 1000 for us in batch.columns[at].storage_list()]
 
-    def _headers(self, batch: Batch) -> list[list[tuple[str, str | bytes | None]] | None]:
+    def _headers(self, batch: Batch) -> list[Headers | None]:
         at = self._metadata.get("headers")
         return [None] * len(batch) if at is None else batch.columns[at].to_pylist()
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, patiently
-from penstock.connectors.kafka.encoding import OutMessage
+from penstock.connectors.kafka.encoding import OutMessage, size_of
 from penstock.connectors.kafka.limits import TRANSACTION_TIMEOUT_MS
 from penstock.connectors.kafka.producer import KafkaProducer, TakenOverError
 from penstock.connectors.staging import StagedWriter
@@ -218,10 +218,9 @@ class Transactions:
 
 
 def _message(row: StagedMessage) -> OutMessage:
-    message = OutMessage(*row)
-    if message.headers:
-        return message._replace(headers=[(name, value) for name, value in message.headers])
-    return message
+    """A staged row; earlier versions staged neither timestamps nor headers."""
+    key, value, partition, timestamp, headers = row if len(row) == 5 else (*row, 0, None)
+    return key, value, partition, timestamp, headers and [(name, told) for name, told in headers]
 
 
 class ExactlyOnceWriter(StagedWriter):
@@ -281,7 +280,7 @@ class ExactlyOnceWriter(StagedWriter):
             self._take_all(messages)
 
     def _take_all(self, messages: list[OutMessage]) -> None:
-        self._take(messages, sum(m.size for m in messages))
+        self._take(messages, size_of(messages))
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
         if self._latest is not None:

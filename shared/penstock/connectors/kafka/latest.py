@@ -27,7 +27,7 @@ class LatestByKey:
         """Take messages. Raises the error with which ``emit`` failed in the background."""
         self._check()
         for message in messages:
-            self._newest[message.key] = message
+            self._newest[message[0]] = message
             if len(self._newest) >= self._max_rows:
                 self.flush()
         if self._newest and self._timer is None:
