@@ -5,12 +5,15 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from penstock.connectors.kafka import producer
+from penstock.connectors.kafka.client import Caller
 from penstock.connectors.kafka.exactly_once import Marker
 from penstock.connectors.staging import decode_committables
 from penstock.errors import ConnectorError, FencedError
@@ -226,3 +229,35 @@ def test_markers_fit_into_an_offsets_metadata() -> None:
     """Brokers take 4,096 bytes (offset.metadata.max.bytes)."""
     done = {uuid.uuid4().hex: 10**12 for _ in range(16)}
     assert len(msgspec.json.encode(Marker(uuid.uuid4().hex, 10**6, done))) < 2048
+
+
+@pytest.mark.parametrize("stuck", ["send_offsets_to_transaction", "commit_transaction"])
+async def test_a_call_of_the_client_that_never_returns_does_not_hold_up_the_commit(
+    harness, shared_kafka, monkeypatch, stuck
+):
+    """A client was seen to wait for ever after its broker was killed: checkpoints stopped."""
+    topic = shared_kafka.topic(2)
+    monkeypatch.setattr(producer, "_STUCK_S", 8.0)
+    writer = await harness.writer(SCHEMA, table(shared_kafka, topic))
+    call, held, over = Caller.call, [], threading.Event()
+
+    def first_never_returns(self, loop, f, *args):
+        if f.__name__ == stuck and not held:
+            held.append(f)
+            return call(self, loop, over.wait)
+        return call(self, loop, f, *args)
+
+    monkeypatch.setattr(Caller, "call", first_never_returns)
+    try:
+        writer.write(batch(0, 100))
+        await writer.begin_checkpoint(1)
+        await writer.commit(1)
+        assert held
+        assert ids(shared_kafka, topic) == list(range(100))
+        writer.write(batch(100, 120))
+        await writer.begin_checkpoint(2)
+        await writer.commit(2)
+        assert ids(shared_kafka, topic) == list(range(120))
+        await writer.close()
+    finally:
+        over.set()

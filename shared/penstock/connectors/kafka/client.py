@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
+import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.settings import PROPERTIES
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from confluent_kafka import KafkaError
+
+    _Call = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 _log = EventLog("penstock.connectors.kafka")
 
@@ -132,19 +137,54 @@ def check_properties(options: Mapping[str, str], owner: str) -> None:
 class Caller:
     """A thread for calls of one client that block in native code, which releases the interpreter's lock.
 
-    The slot's helper thread serves all operators, and a client may wait for a broker for seconds.
+    The slot's helper thread serves all operators, and a client may wait for a broker for seconds. No process
+    waits for the thread at its end, because a call of the client may never return.
     """
 
     def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._name = name
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._started = self._closed = False
 
     def call(self, loop: asyncio.AbstractEventLoop, f: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """Call ``f(*args)`` in the thread, after the earlier calls."""
-        return loop.run_in_executor(self._pool, f, *args)
+        if self._closed:
+            raise RuntimeError(f"{self._name} is closed")
+        if not self._started:
+            self._started = True
+            threading.Thread(target=_work, args=(self._calls,), name=self._name, daemon=True).start()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._calls.put((future, partial(f, *args)))
+        return future
 
     def close(self) -> None:
         """Accept no further calls; does not wait for calls under way."""
-        self._pool.shutdown(wait=False)
+        self._closed = True
+        self._calls.put(None)
+
+
+def _work(calls: SimpleQueue[_Call | None]) -> None:
+    while (call := calls.get()) is not None:
+        _make(*call)
+        del call  # a client that nobody else holds is closed now
+
+
+def _make(future: asyncio.Future[Any], f: Callable[[], Any]) -> None:
+    try:
+        answer = partial(_answer, future, f(), None)
+    except BaseException as err:  # whoever awaits the future gets it
+        answer = partial(_answer, future, None, err)
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody awaits the future
+        future.get_loop().call_soon_threadsafe(answer)
+
+
+def _answer(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return  # it was cancelled
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 def weakly(method: Callable[..., None]) -> Callable[..., None]:

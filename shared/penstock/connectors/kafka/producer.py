@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.client import ANSWER_S, Caller, Refused, failure, list_topics, weakly
-from penstock.errors import ConnectorError, FencedError
+from penstock.errors import BrokerError, ConnectorError, FencedError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ _MAX_MESSAGES = 100_000
 _MAX_KIB = 65_536
 #: Attempts to find the topic before it is reported missing, and the seconds between them.
 _LOOKS, _LOOK_S = 5, 0.3
+#: How long a step of a transaction may take, in seconds. The client is told ``ANSWER_S``, and does not always keep
+#: to it: ``send_offsets_to_transaction`` has been seen to wait for ever after a broker was killed.
+_STUCK_S = ANSWER_S + 5
 #: The number of messages handed over before the loop's other work gets its turn.
 _SLICE = 2_000
 
@@ -49,6 +52,8 @@ class KafkaProducer:
         self._refused = Refused()
         self._pending: deque[OutMessage] = deque()
         self._caller = Caller("kafka-sink")
+        #: A call of the client does not return; nothing more can be asked of it.
+        self._stuck = False
         self._config: dict[str, Any] = {
             "queue.buffering.max.messages": _MAX_MESSAGES,
             "queue.buffering.max.kbytes": _MAX_KIB,
@@ -173,13 +178,27 @@ class KafkaProducer:
 
         while True:
             try:
-                await self._run(f, *args)
+                await self._in_time(f, *args)
                 return
             except KafkaException as err:
                 error = err.args[0]
                 if not error.retriable():
                     raise self._error(error, "a transaction could not be completed") from None
                 _log.warning("kafka_sink_trouble", where=self._where, error=error.str())
+
+    async def _in_time(self, f: Callable[..., Any], *args: Any) -> None:
+        call = self._caller.call(asyncio.get_running_loop(), f, *args)
+        await asyncio.wait({call}, timeout=_STUCK_S)
+        if call.done():
+            return call.result()
+        self._stuck = True
+        raise BrokerError(
+            "a step of a transaction does not end",
+            expected=f"an answer of the client within {ANSWER_S:.0f} s",
+            got=f"none from {f.__name__} after {_STUCK_S:.0f} s",
+            where=self._where,
+            remedy="nothing: another producer finds out what was stored",
+        )
 
     def _error(self, error: KafkaError, what: str) -> PenstockError:
         return self._fenced(error) or failure(error, what, self._where)
@@ -211,6 +230,11 @@ class KafkaProducer:
     async def close(self) -> None:
         """Drop the messages that were not sent yet; waits for no broker."""
         self._pending.clear()
+        if self._stuck:
+            # The thread is left to its call, and the client to the thread. Another producer of the transactional
+            # id makes the brokers refuse this one.
+            self._caller.close()
+            return
         # The client has no method that closes without waiting for messages and transactions. Dropping the
         # last reference does that.
         last = [self._client]
