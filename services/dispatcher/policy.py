@@ -47,7 +47,7 @@ class Policy:
 
     def secrets_of(self, who: Identity) -> tuple[str, ...]:
         """The patterns of the secrets that somebody may name."""
-        for key in (who.name, who.role.word):
+        for key in (f"user.{who.name}", f"role.{who.role.word}"):
             found = self._config.get(f"{conf.SECRETS_ALLOWED_PREFIX}{key}")
             if found is not None:
                 return _parts(found)

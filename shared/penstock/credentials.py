@@ -117,7 +117,7 @@ def _of_profile(url: str) -> dict[str, str]:
         )
     import yaml
 
-    form = "clusters: {URL: {token: …}}, as docs/security.md shows"
+    form = "clusters: {URL: {token: …}}, as docs/securing.md shows"
     try:
         tree: Any = yaml.safe_load(_text(path, "the profile", str(path))) or {}
     except yaml.YAMLError:

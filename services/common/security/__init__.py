@@ -1,1 +1,1 @@
-"""Who may do what over REST. docs/security.md has the threat model."""
+"""Who may do what over REST. docs/securing.md has the threat model."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 IDENTITY, NEEDED, SUBJECT = "penstock.identity", "penstock.role", "penstock.subject"
 COOKIE = "penstock_session"
 #: Paths that tell nothing about the cluster: the dashboard's own files, and the login.
-PUBLIC = ("/", "/login", "/login/oidc", "/login/callback", "/logout")
+PUBLIC = ("/", "/login", "/logout")
 PUBLIC_BELOW = "/assets/"
 #: A bearer token that is longer is no token of anybody's.
 _LONGEST = 16_384
@@ -62,7 +62,7 @@ class Access:
         not valid, ForbiddenError for a browser's request that another site may have caused."""
         bearer = bearer_of(scope)
         if bearer is not None:
-            return await self._of_bearer(bearer)
+            return await self.of_bearer(bearer)
         found = self.of_session(scope)
         if found is not None:
             if scope["method"] not in SAFE_METHODS:
@@ -70,7 +70,8 @@ class Access:
             return found
         return self._of_certificate(scope)
 
-    async def _of_bearer(self, bearer: str) -> Identity:
+    async def of_bearer(self, bearer: str) -> Identity:
+        """Whose bearer token it is. Raises UnauthorizedError if it is nobody's."""
         found = self.tokens.find(bearer, self.now_s()) if self.tokens is not None else None
         if found is None and self.verify is not None:
             found = await self.verify(bearer)

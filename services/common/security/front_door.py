@@ -19,6 +19,7 @@ from penstock_services.common.security.access import Access, Gate
 from penstock_services.common.security.audit import Audit
 from penstock_services.common.security.limits import Limit
 from penstock_services.common.security.login import Login
+from penstock_services.common.security.oidc import Oidc
 from penstock_services.common.security.roles import Role, role_of
 from penstock_services.common.security.sessions import Sessions, session_key
 from penstock_services.common.security.tls import ServerTls, server_tls
@@ -75,7 +76,7 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
     if beyond and access is None and not conf.REST_INSECURE.read(config):
         raise SpecError(
             "a REST server beyond loopback needs authentication: whoever reaches it could run code",
-            expected=f"{conf.REST_TOKENS.key}, the file of the tokens that it accepts (or {conf.REST_CERTIFICATE_ROLES.key})",
+            expected=f"{conf.REST_TOKENS.key}, the file of the tokens that it accepts (or {conf.OIDC_ISSUER.key}, {conf.REST_CERTIFICATE_ROLES.key})",
             got=f"{host_key} = {host}, and no authentication",
             where=f"configuration key '{host_key}'",
             remedy=f"'penstock token ME --role admin' makes a token and its entry for the file; or listen on 127.0.0.1; or, "
@@ -100,13 +101,15 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
 
 def _access(config: Mapping[str, str]) -> Access | None:
     path, certificates = conf.REST_TOKENS.read(config), _certificate_roles(config)
-    if not path and not certificates:
+    oidc = Oidc(config) if conf.OIDC_ISSUER.read(config) else None
+    if not path and not certificates and oidc is None:
         return None
     key = session_key(conf.REST_SESSION_KEY.read(config), conf.REST_SESSION_KEY.key)
     return Access(
         Sessions(key),
         conf.REST_SESSION_MS.read(config) / 1000,
         TokenFile(path) if path else None,
+        verify=oidc.verify if oidc is not None else None,
         certificates=certificates,
     )
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import BaseRoute, Route
 
-from penstock_services.common.http import body_of, guarded
+from penstock_services.common.http import UnauthorizedError, body_of, guarded
 from penstock_services.common.security.access import COOKIE, about
 from penstock_services.common.security.sessions import Session
 
@@ -33,21 +33,19 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <style>body{{font:16px system-ui;max-width:26rem;margin:15vh auto;padding:0 1rem}}input,button{{font:inherit;padding:.5rem;
 width:100%;box-sizing:border-box;margin:.3rem 0}}[role=alert]{{color:#b3261e}}</style></head><body><main>
-<h1>Penstock</h1>{problem}{token}{oidc}</main></body></html>
+<h1>Penstock</h1>{problem}{token}</main></body></html>
 """
 _TOKEN = """<form method="post" action="/login"><label for="t">Token</label>
 <input id="t" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button></form>"""
-_OIDC = '<form action="/login/oidc"><button>Log in with your organisation</button></form>'
 
 
 class Login:
-    """The pages of the login. ``oidc``: whether browsers may log in with OIDC. ``secure``: whether cookies travel
+    """The pages of the login. ``secure``: whether cookies travel
     over TLS alone."""
 
-    def __init__(self, access: Access, *, oidc: bool = False, secure: bool = False) -> None:
+    def __init__(self, access: Access, *, secure: bool = False) -> None:
         self._access = access
-        self._oidc = oidc
         self._secure = secure
 
     def routes(self) -> list[BaseRoute]:
@@ -62,15 +60,14 @@ class Login:
         """The page that asks for a token."""
         text = _PAGE.format(
             problem=f'<p role="alert">{escape(problem)}</p>' if problem else "",
-            token=_TOKEN if self._access.tokens is not None else "",
-            oidc=_OIDC if self._oidc else "",
+            token=_TOKEN,
         )
         return HTMLResponse(text, status, HEADERS)
 
     def admit(self, response: Response, identity: Identity, proof: str = "") -> None:
         """Gives the browser its session."""
         expires_s = self._access.now_s() + self._access.session_s
-        if identity.expires_s is not None and proof:
+        if identity.expires_s is not None:
             expires_s = min(expires_s, identity.expires_s)
         session = Session(
             kind="session", name=identity.name, role=identity.role, expires_s=expires_s, proof=proof
@@ -89,15 +86,14 @@ class Login:
     async def _enter(self, request: Request) -> Response:
         body = (await body_of(request, _MAX_FORM)).decode("latin-1")
         token = parse_qs(body).get("token", [""])[0].strip()
-        found = (
-            self._access.tokens.find(token, self._access.now_s()) if self._access.tokens is not None else None
-        )
-        if found is None:
+        try:
+            found = await self._access.of_bearer(token)
+        except UnauthorizedError:
             about(request.scope, login="refused")
             return self.page("This is no token of this cluster, or it has expired.", 401)
         about(request.scope, login=found.name)
         response = RedirectResponse("/", 303, {"cache-control": "no-store"})
-        self.admit(response, found, self._access.proof_of(token))
+        self.admit(response, found, self._access.proof_of(token) if found.via == "token" else "")
         return response
 
     async def _leave(self, _: Request) -> Response:

@@ -18,14 +18,13 @@ LEAST_KEY = 32
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a cookie holds. ``proof``: the hash of the token with which the browser logged in, empty for OIDC;
-    ``kind``: what the cookie is for, so that one cannot take another's place; ``data``: of a login that runs."""
+    ``kind``: what the cookie is for, so that one cannot take another's place."""
 
     kind: str
     name: str = ""
     role: int = 0
     expires_s: float
     proof: str = ""
-    data: dict[str, str] = {}
 
 
 class Sessions:

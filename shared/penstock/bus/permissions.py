@@ -70,6 +70,6 @@ def _quoted(subjects: tuple[str, ...]) -> str:
 if __name__ == "__main__":
     sys.stdout.write(
         "# Made by `python -m penstock.bus.permissions CLUSTER`; passwords come from the server's environment.\n"
-        "# include it in nats-server's configuration, and see docs/security.md.\n"
+        "# include it in nats-server's configuration, and see docs/securing.md.\n"
         + users(sys.argv[1] if len(sys.argv) > 1 else "penstock")
     )

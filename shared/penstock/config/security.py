@@ -1,4 +1,4 @@
-"""Options of who may use a cluster's REST servers. docs/security.md explains them."""
+"""Options of who may use a cluster's REST servers. docs/securing.md explains them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REST_TOKENS = define(
     "security.rest.tokens-file",
     "",
     str,
-    "File of the bearer tokens that REST accepts, with their roles; `penstock token` makes its entries ([security](security.md#tokens)).",
+    "File of the bearer tokens that REST accepts, with their roles; `penstock token` makes its entries ([security](securing.md#tokens)).",
     scope="cluster",
 )
 REST_SESSION_MS = define(
@@ -140,7 +140,7 @@ SECRETS_ALLOWED = define(
 )
 SECRETS_ALLOWED_PREFIX = define_family(
     "secrets.allowed.",
-    "By who submits: `secrets.allowed.NAME` for a name, else `secrets.allowed.ROLE` for a role, instead of `secrets.allowed`.",
+    "By who submits: `secrets.allowed.user.NAME` for a name, else `secrets.allowed.role.ROLE` for a role, instead of `secrets.allowed`.",
     scope="cluster",
 )
 SUBMISSION_ROOTS = define(
@@ -172,4 +172,62 @@ MAX_SQL_CHARS = define(
     "Characters of a spec's `sql` or `python`, and of a statement of the SQL gateway.",
     scope="cluster",
     least=1,
+)
+OIDC_ISSUER = define(
+    "security.rest.oidc.issuer",
+    "",
+    str,
+    "Issuer of the JWTs that REST accepts as bearer tokens (OpenID Connect; package `penstock[oidc]`). Empty: none.",
+    scope="cluster",
+)
+OIDC_AUDIENCE = define(
+    "security.rest.oidc.audience",
+    "",
+    str,
+    "The audience that a JWT must name: this cluster.",
+    scope="cluster",
+)
+OIDC_ROLES = define(
+    "security.rest.oidc.roles",
+    "",
+    str,
+    "Values of the claim and their roles, such as `stream-admins=admin,everybody=read`; the highest counts.",
+    scope="cluster",
+)
+OIDC_ROLES_CLAIM = define(
+    "security.rest.oidc.roles-claim",
+    "roles",
+    str,
+    "The claim with roles or groups, a list or words; dots go into nested claims (`realm_access.roles`).",
+    scope="cluster",
+)
+OIDC_NAME_CLAIM = define(
+    "security.rest.oidc.name-claim",
+    "sub",
+    str,
+    "The claim that is the name in the audit log and in `secrets.allowed.user.NAME`. Take none that people choose for themselves.",
+    scope="cluster",
+)
+OIDC_JWKS = define(
+    "security.rest.oidc.jwks-url",
+    "",
+    str,
+    "URL of the provider's keys. Empty: the one that the issuer's `.well-known/openid-configuration` names.",
+    scope="cluster",
+)
+OIDC_ALGORITHMS = define(
+    "security.rest.oidc.algorithms",
+    "RS256,PS256,ES256,EdDSA",
+    str,
+    "Algorithms of signatures that are accepted; all are asymmetric.",
+    scope="cluster",
+)
+OIDC_SKEW_MS = define(
+    "security.rest.oidc.clock-skew",
+    30_000,
+    parse_duration_ms,
+    "By how much the clocks of provider and cluster may differ.",
+    scope="cluster",
+    least=0,
+    most=300_000,
 )

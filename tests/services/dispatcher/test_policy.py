@@ -31,10 +31,17 @@ def naming(*values: str):
         ({"secrets.allowed": "shop.*"}, CI, "secret:bank", "bank"),
         ({"secrets.allowed": "shop.*"}, CI, "a=${secret:shop.a};b=${secret:bank}", "bank"),
         ({"secrets.allowed": ""}, CI, "secret:shop", "shop"),
-        ({"secrets.allowed": "", "secrets.allowed.admin": "*"}, ROOT, "secret:shop", ""),
-        ({"secrets.allowed": "*", "secrets.allowed.submit": "a"}, CI, "secret:b", "b"),
-        ({"secrets.allowed.submit": "a", "secrets.allowed.ci": "b"}, CI, "secret:b", ""),
-        ({"secrets.allowed.submit": "a"}, CI, "no secret:b", ""),
+        ({"secrets.allowed": "", "secrets.allowed.role.admin": "*"}, ROOT, "secret:shop", ""),
+        ({"secrets.allowed": "*", "secrets.allowed.role.submit": "a"}, CI, "secret:b", "b"),
+        ({"secrets.allowed.role.submit": "a", "secrets.allowed.user.ci": "b"}, CI, "secret:b", ""),
+        ({"secrets.allowed.role.submit": "a"}, CI, "no secret:b", ""),
+        # A name that is a role's gives nobody the role.
+        (
+            {"secrets.allowed": "", "secrets.allowed.role.admin": "*"},
+            Identity("admin", Role.SUBMIT, "oidc"),
+            "secret:b",
+            "b",
+        ),
     ],
 )
 def test_secrets(config, who, value, refused):
