@@ -39,12 +39,7 @@ def of_key(rows: Rows, key: str) -> Rows:
     return [row for row in rows if row[0] == key]
 
 
-class BuiltIn(OperatorConformance):
-    #: The golden cases run these operators on Spark.
-    test_a_job_on_spark = None  # type: ignore[assignment]
-
-
-class OneInput(BuiltIn):
+class OneInput(OperatorConformance):
     def schemas(self) -> list[t.Schema]:
         return [ROW]
 
@@ -188,7 +183,7 @@ class TestSessions(Windowed):
         }
 
 
-class TwoInputs(BuiltIn):
+class TwoInputs(OperatorConformance):
     config: ClassVar[dict[str, str]] = {"table.exec.join.unbounded-state": "allow"}
 
     def schemas(self) -> list[t.Schema]:
@@ -251,7 +246,7 @@ class TestAntiJoin(TwoInputs):
         return [row for row in rows[0] if row[0] not in there]
 
 
-class TestTemporalJoin(BuiltIn):
+class TestTemporalJoin(OperatorConformance):
     """Each row with the value of its key's newest version at its time."""
 
     watermarks = (IN_ORDER, IN_ORDER)

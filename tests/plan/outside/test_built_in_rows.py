@@ -9,6 +9,7 @@ from penstock.functions.expr import AggregateCall, InputRef, Literal
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
+from penstock.testing.operators import OperatorConformance
 from penstock.types import logical as t
 from tests.plan.outside.test_built_in import (
     BIGINT,
@@ -17,7 +18,6 @@ from tests.plan.outside.test_built_in import (
     PAIRS,
     ROW,
     ROWS,
-    BuiltIn,
     OneInput,
     Rows,
     TwoInputs,
@@ -49,7 +49,7 @@ class TestUnion(TwoInputs):
         return [*rows[0], *rows[1]]
 
 
-class TestExpand(BuiltIn):
+class TestExpand(OperatorConformance):
     """Each row twice: whole, and without its key."""
 
     takes_updates = True
@@ -74,7 +74,7 @@ class TestExpand(BuiltIn):
         return [made for k, v in rows[0] for made in ((k, v, 0), (None, v, 1))]
 
 
-class TestCorrelate(BuiltIn):
+class TestCorrelate(OperatorConformance):
     """Each row with each element of its array, and without one if it has none."""
 
     takes_updates = True
@@ -95,7 +95,7 @@ class TestCorrelate(BuiltIn):
         return [(k, xs, x) for k, xs in rows[0] for x in xs or [None]]
 
 
-class TestLimit(BuiltIn):
+class TestLimit(OperatorConformance):
     """Any rows, of rows that are all equal: which ones does not show."""
 
     def schemas(self) -> list[t.Schema]:
@@ -181,7 +181,7 @@ class TestNormalize(OneInput):
         return [of_key(rows[0], key)[-1] for key in keys_of(rows[0])]
 
 
-class TestLocalTime(BuiltIn):
+class TestLocalTime(OperatorConformance):
     """Each row with its time in a zone an hour ahead of UTC."""
 
     LTZ: ClassVar[t.Schema] = t.Schema.of(("k", t.VarCharType()), ("at", t.TimestampLtzType(3, False)))

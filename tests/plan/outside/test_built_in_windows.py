@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.jobgraph.specs import SortKey, WatermarkSpec, WindowSpec
 from penstock.plan import nodes as n
+from penstock.testing.operators import OperatorConformance
 from penstock.types import logical as t
 from tests.plan.outside.test_built_in import (
     BIGINT,
@@ -15,7 +16,6 @@ from tests.plan.outside.test_built_in import (
     ROWS,
     SECOND_US,
     TIME,
-    BuiltIn,
     OneInput,
     Rows,
     at,
@@ -28,7 +28,7 @@ BY_START = WatermarkSpec(rowtime=2)
 RIGHT_ROWS = [(f"key {i % 4}", i, at(i // 5 * 10), at(i // 5 * 10 + 10)) for i in range(20)]
 
 
-class TestIntervalJoin(BuiltIn):
+class TestIntervalJoin(OperatorConformance):
     """Pairs of rows whose right one is from 2 s before the left one to 3 s after it."""
 
     watermarks = (IN_ORDER, IN_ORDER)
@@ -51,7 +51,7 @@ class TestIntervalJoin(BuiltIn):
         return [(*a, *b) for a in rows[0] for b in rows[1] if a[0] == b[0] and low <= b[2] - a[2] <= high]
 
 
-class TestWindowJoin(BuiltIn):
+class TestWindowJoin(OperatorConformance):
     """Pairs of rows of one key and one window, and the left rows that have no partner there."""
 
     watermarks = (BY_START, BY_START)
