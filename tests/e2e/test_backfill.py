@@ -279,36 +279,6 @@ def check_everything(case: Case) -> None:
         assert got == expected(IN_DUCKDB[name]), name
 
 
-def test_killed_in_the_middle_of_each_half(case: Case) -> None:
-    """The driver, Spark itself, the master at the seam, the task manager behind it: each row
-    counts once."""
-    client = case.client
-    case.hold.touch()
-    case.submit(everything(case))
-    busy = "Spark to read the history"
-    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    for pid in case.until(lambda: spark_drivers(case.cluster), "the driver"):
-        with contextlib.suppress(ProcessLookupError):  # a spare one, that ended meanwhile
-            os.kill(pid, signal.SIGKILL)
-    case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
-    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    os.kill(spark_pid(client), signal.SIGKILL)
-    case.until(lambda: client.job(case.job_id)["attempt"] >= 3, "the backfill to begin anew again")
-    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
-    assert case.phase() == "backfilling on Spark"
-    assert not list(case.out.glob("hours/part-*"))
-    case.hold.unlink()
-    case.until(lambda: case.phase() == "restored from the backfill on Spark", "the stream to take over")
-    os.kill(case.cluster.child("jobmanager-0").pid, signal.SIGKILL)
-    case.until(lambda: client.job(case.job_id)["state"] == "RUNNING", "it to run")
-    os.kill(case.cluster.child("taskmanager-0").pid, signal.SIGKILL)
-    case.until(lambda: client.job(case.job_id)["attempt"] >= 5, "a restart behind the seam")
-    published(case.cluster, case.stream, range(THERE, ROWS), end=True)
-    job = case.finished()
-    assert job["restored-checkpoint"] >= 1
-    check_everything(case)
-
-
 def test_cancel_ends_the_backfill(case: Case) -> None:
     case.hold.touch()
     case.submit(everything(case))
@@ -359,3 +329,34 @@ def test_the_example(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pyte
     assert sum(n for _, _, n, _ in found.weeks) == len(flights)
     assert sum(k for _, _, _, k in found.weeks) == sum(late.values())
     assert len({(week, origin) for week, origin, _, _ in found.weeks}) == len(found.weeks)
+
+
+# The last: those before it share one Spark, which this one kills.
+def test_killed_in_the_middle_of_each_half(case: Case) -> None:
+    """The driver, Spark itself, the master at the seam, the task manager behind it: each row
+    counts once."""
+    client = case.client
+    case.hold.touch()
+    case.submit(everything(case))
+    busy = "Spark to read the history"
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    for pid in case.until(lambda: spark_drivers(case.cluster), "the driver"):
+        with contextlib.suppress(ProcessLookupError):  # a spare one, that ended meanwhile
+            os.kill(pid, signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 2, "the backfill to begin anew")
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    os.kill(spark_pid(client), signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 3, "the backfill to begin anew again")
+    case.until(lambda: (client.job(case.job_id).get("spark") or {}).get("tasks-active"), busy)
+    assert case.phase() == "backfilling on Spark"
+    assert not list(case.out.glob("hours/part-*"))
+    case.hold.unlink()
+    case.until(lambda: case.phase() == "restored from the backfill on Spark", "the stream to take over")
+    os.kill(case.cluster.child("jobmanager-0").pid, signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["state"] == "RUNNING", "it to run")
+    os.kill(case.cluster.child("taskmanager-0").pid, signal.SIGKILL)
+    case.until(lambda: client.job(case.job_id)["attempt"] >= 5, "a restart behind the seam")
+    published(case.cluster, case.stream, range(THERE, ROWS), end=True)
+    job = case.finished()
+    assert job["restored-checkpoint"] >= 1
+    check_everything(case)
