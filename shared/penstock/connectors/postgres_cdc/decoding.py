@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.connectors.cdc.rows import check_not_null
 from penstock.connectors.postgres_cdc.settings import METADATA, OWNER
-from penstock.connectors.postgres_cdc.values import check_not_null, column_of
+from penstock.connectors.postgres_cdc.values import column_of
 from penstock.errors import InternalError, RecordError
 from penstock.halving import by_halves
 from penstock.types.batch import Batch, RowKind
@@ -133,7 +134,7 @@ class Decoder:
             if key_only is not None and field.name not in key:
                 column = _blank(column, key_only)
             found = column_of(field, column)
-            check_not_null(field, found, None if field.name in key else key_only)
+            check_not_null(field, found, None if field.name in key else key_only, OWNER)
             columns.append(found)
         columns += [self._told(name, texts) for name in self._metadata]
         kinds = texts.kinds if texts.kinds.any() else None

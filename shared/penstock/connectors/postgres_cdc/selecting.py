@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.connectors.cdc.rows import changelog_kinds
 from penstock.connectors.postgres_cdc import pgoutput
 from penstock.connectors.postgres_cdc.decoding import Texts
 from penstock.types.batch import RowKind
@@ -62,22 +63,14 @@ class Selector:
         return out
 
     def _kinds(self, kinds: np.ndarray, keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """The kinds of rows, and a mask of the rows to deliver. An update that changes the key becomes a
-        deletion and an insertion, because the two rows belong to different keys."""
-        kinds, kept = kinds.copy(), np.ones(len(kinds), np.bool_)
+        """The kinds of rows, and a mask of the rows to deliver."""
         old = np.flatnonzero(kinds == RowKind.UPDATE_BEFORE)
+        same = np.ones(len(old), np.bool_)
         if len(old):
             before, after = pa.array(old), pa.array(old + 1)
-            same = np.ones(len(old), np.bool_)
             for key in keys:
                 same &= pc.equal(key.take(before), key.take(after)).to_numpy(zero_copy_only=False)
-            moved = old[~same]
-            kinds[moved], kinds[moved + 1] = RowKind.DELETE, RowKind.INSERT
-            if self._upserts:
-                kept[old[same]] = False
-        if self._upserts:
-            kinds[kinds == RowKind.UPDATE_AFTER] = RowKind.INSERT
-        return kinds, kept
+        return changelog_kinds(kinds, old, same, upserts=self._upserts)
 
     def _not_in_snapshot(
         self, index: int, keys: Sequence[pa.Array], xids: np.ndarray, position: Position

@@ -7,7 +7,6 @@ One reader reads all tables, so that the rows of a key stay in order.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,8 @@ import msgspec
 import numpy as np
 
 from penstock.cancelling import end_tasks
-from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split
+from penstock.connectors.base import SourceEnumerator, Split
+from penstock.connectors.cdc.reader import LOOK_S, SPLIT, FollowingReader, readable
 from penstock.connectors.postgres_cdc.checks import check_server
 from penstock.connectors.postgres_cdc.database import CdcTable, connect, find_tables, place, rows
 from penstock.connectors.postgres_cdc.decoding import Decoder, Texts
@@ -44,12 +44,7 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.postgres_cdc")
 
-SPLIT = "changes"
-#: Pauses between attempts to reach the server, in seconds.
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-#: How long the reader waits for the socket before it checks again, in seconds.
-_LOOK_S = 1.0
-#: The same while the stream must pass the place of a chunk.
+#: How long the reader waits for the socket while the stream must pass the place of a chunk, in seconds.
 _ASK_S = 0.02
 
 
@@ -91,26 +86,22 @@ class PostgresCdcEnumerator(SourceEnumerator):
         return lsn
 
 
-class PostgresCdcReader(SourceReader):
+class PostgresCdcReader(FollowingReader):
     """Reads the split. If the server does not answer, the reader waits for it and then continues from its
     position."""
 
+    _position: Position
+
     def __init__(self, table: TableInfo) -> None:
+        super().__init__()
         self._options = OPTIONS.read(table.options)
-        self._split: Split | None = None
         self._position = Position(0)
-        self._follows = True
-        #: Batches that were read, each with the position after it.
-        self._ready: deque[tuple[Batch, Position]] = deque()
         self._connection: Any = None
         self._chunks: ChunkReader | None = None
         self._source: ReplicationStream | None = None
         self._stream: ChangeStream | None = None
         self._checked = False
         self._idle = False
-        self._retry_at = 0.0
-        self._pause_s = _FIRST_PAUSE_S
-        self._event = asyncio.Event()
         #: Places of checkpoints that are complete, the newest last.
         self._completed: deque[int] = deque()
         self._heart: asyncio.Task[None] | None = None
@@ -142,26 +133,6 @@ class PostgresCdcReader(SourceReader):
 
     # -- rows ---------------------------------------------------------------------------
 
-    def poll(self) -> Fetched | None:
-        if self._split is None or time.monotonic() < self._retry_at:
-            return None
-        try:
-            while not self._ready and not self._done:
-                self._connect()
-                if not self._read():
-                    return None
-        except ExternalError as err:
-            self._lost(err)
-            return None
-        if not self._ready:
-            return None
-        batch, self._position = self._ready.popleft()
-        return Fetched(self._split.id, batch)
-
-    @property
-    def _done(self) -> bool:
-        return not self._follows and self._position.cursor is None and self._split is not None
-
     def _connect(self) -> None:
         if self._connection is None:
             self._connection = connect(self._options)
@@ -177,17 +148,9 @@ class PostgresCdcReader(SourceReader):
                 self._source, self._options, self._tables, self._position.lsn, self._position.skip
             )
             self._confirm()
-        self._pause_s = _FIRST_PAUSE_S
 
-    def _lost(self, err: ExternalError) -> None:
-        """The server does not answer: keep the position, and make the connection and everything that depends
-        on it again."""
-        self._hang_up()
-        self._retry_at = time.monotonic() + self._pause_s
-        _log.warning(
-            "postgres_reconnecting", where=place(self._options), pause_s=self._pause_s, error=str(err)
-        )
-        self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
+    def _reconnecting(self, err: ExternalError, pause_s: float) -> None:
+        _log.warning("postgres_reconnecting", where=place(self._options), pause_s=pause_s, error=str(err))
 
     def _hang_up(self) -> None:
         self._ready.clear()
@@ -258,29 +221,13 @@ class PostgresCdcReader(SourceReader):
 
     # -- waiting ------------------------------------------------------------------------
 
-    async def wait(self) -> None:
-        if self._split is None or self._done:
-            self._event.clear()
-            await self._event.wait()
-        elif (pause_s := self._retry_at - time.monotonic()) > 0:
-            await asyncio.sleep(pause_s)
-        elif self._source is not None and not self._ready:
-            window = self._position.window
-            if window is not None:
-                self._source.feedback(answer=True)
-            await self._readable(self._source, _LOOK_S if window is None else _ASK_S)
-
-    async def _readable(self, source: ReplicationStream, most_s: float) -> None:
-        loop, number = asyncio.get_running_loop(), source.fileno()
-        came = asyncio.Event()
-        loop.add_reader(number, came.set)
-        try:
-            async with asyncio.timeout(most_s):
-                await came.wait()
-        except TimeoutError:
+    async def _wait_for_changes(self) -> None:
+        if self._source is None:
             return
-        finally:
-            loop.remove_reader(number)
+        window = self._position.window
+        if window is not None:
+            self._source.feedback(answer=True)
+        await readable(self._source.fileno(), LOOK_S if window is None else _ASK_S)
 
     async def _beat(self) -> None:
         """Send feedback regularly, also while back-pressure stops the reader, so that the server keeps the
@@ -295,16 +242,8 @@ class PostgresCdcReader(SourceReader):
 
     # -- progress -----------------------------------------------------------------------
 
-    def finished_splits(self) -> set[str]:
-        return {self._split.id} if self._split is not None and self._done and not self._ready else set()
-
     def caught_up(self, split_id: str) -> bool:
         return self._done or (self._idle and not self._position.filters and not self._ready)
-
-    def snapshot(self) -> list[Split]:
-        if self._split is None:
-            return []
-        return [msgspec.structs.replace(self._split, position=self._position.to_json())]
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
         for split in positions:

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.connectors.cdc.rows import check_digits
 from penstock.connectors.postgres_cdc.settings import OWNER
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.build import in_range
@@ -147,21 +147,6 @@ def column_of(field: t.Field, texts: pa.Array) -> Column:
         ) from err
 
 
-def check_not_null(field: t.Field, column: Column, key_only: np.ndarray | None) -> None:
-    """RecordError for NULL in a column declared NOT NULL, except in rows that have only the key."""
-    if field.type.nullable or column.valid is None:
-        return
-    missing = ~column.valid if key_only is None else ~column.valid & ~key_only
-    if missing.any():
-        raise RecordError(
-            f"column '{field.name}' is NULL",
-            expected=str(field.type),
-            got="NULL",
-            where=OWNER,
-            remedy="declare the column without NOT NULL",
-        )
-
-
 def _reason(type_: t.LogicalType, texts: pa.Array, err: Exception) -> str:
     """The first value that fails alone; the text of ``err`` if each value alone succeeds."""
     for value in texts:
@@ -182,12 +167,12 @@ def _converted(type_: t.LogicalType, texts: pa.Array) -> Column:
         case t.TimestampType(precision=p) | t.TimestampLtzType(precision=p):
             moments = in_range(type_, texts.cast(external_arrow_type(type_)))
             column = Column.from_arrow(type_, moments)
-            _check_digits(column, p)
+            check_digits(column, p)
             return column
         case t.TimeType(precision=p):
             moments = pc.binary_join_element_wise("1970-01-01 ", texts, "").cast(pa.timestamp("us"))
             column = Column.from_arrow(type_, moments.cast(pa.int64()))
-            _check_digits(column, p)
+            check_digits(column, p)
             return column
         case t.VarBinaryType():
             return Column.from_arrow(type_, pa.array(_each(texts, _bytes), pa.binary()))
@@ -196,14 +181,6 @@ def _converted(type_: t.LogicalType, texts: pa.Array) -> Column:
     if isinstance(type_, t.STRINGS):
         return Column.from_arrow(type_, texts)
     return Column.from_arrow(type_, in_range(type_, texts.cast(external_arrow_type(type_))))
-
-
-def _check_digits(column: Column, precision: int) -> None:
-    """Raises ValueError if a time has more digits after its second than the type."""
-    step = 10 ** max(0, 6 - precision)
-    values = column.values if column.valid is None else column.values[column.valid]
-    if step > 1 and (values % step).any():
-        raise ValueError(f"more than {precision} digits behind the second")
 
 
 def _each(texts: pa.Array, convert: Callable[[str], Any]) -> list[Any]:
