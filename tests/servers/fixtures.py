@@ -130,9 +130,22 @@ def _postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def shared_mariadb() -> Iterator[MariaDbServer]:
     """One MariaDB for the tests that make databases of their own and leave the rest alone."""
+    yield from _mariadb()
+
+
+@pytest.fixture
+def own_mariadb() -> Iterator[MariaDbServer]:
+    """A MariaDB for one test, which may kill it."""
+    yield from _mariadb()
+
+
+def _mariadb() -> Iterator[MariaDbServer]:
     if why := mariadb_server.missing():
         pytest.skip(why)
-    server = MariaDbServer()
+    yield from _started(MariaDbServer())
+
+
+def _started(server: MariaDbServer) -> Iterator[MariaDbServer]:
     try:
         server.start()
         yield server

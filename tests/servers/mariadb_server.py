@@ -30,9 +30,13 @@ def missing() -> str | None:
 
 
 class MariaDbServer:
-    """``port`` stays the same over ``kill`` and ``start``."""
+    """A MariaDB.
 
-    def __init__(self) -> None:
+    ``port`` stays the same over ``kill`` and ``start``. ``more``: options of the server beside its binary log's.
+    Its time zone is not UTC, so that a value that depends on it shows."""
+
+    def __init__(self, *more: str) -> None:
+        self._more = more
         self._reserved = reserve_port()
         self.port = port_of(self._reserved)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-mariadb-"))
@@ -42,36 +46,44 @@ class MariaDbServer:
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[bytes] | None = None
-        install = _program("mariadb-install-db")
-        assert install is not None
-        subprocess.run(
-            [install, "--no-defaults", f"--datadir={self._folder / 'data'}", "--auth-root-authentication-method=normal",
-             "--skip-test-db"],
-            check=True, capture_output=True, cwd=self._folder, **self._as,
-        )  # fmt: skip
+        subprocess.run(self._install(), check=True, capture_output=True, cwd=self._folder, **self._as)
         self._first = self._folder / "first.sql"
         self._first.write_text(
-            f"CREATE OR REPLACE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON *.* TO {USER}@'%';\n"
+            f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON *.* TO {USER}@'%';\n"
         )
         self._first.chmod(0o644)
+
+    def _install(self) -> list[str]:
+        """The command that makes the data folder."""
+        install = _program("mariadb-install-db")
+        assert install is not None
+        return [
+            install, "--no-defaults", f"--datadir={self._folder / 'data'}", "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]  # fmt: skip
+
+    def _command(self) -> list[str]:
+        """The command that runs the server, without the options that both products have."""
+        program = _program("mariadbd")
+        assert program is not None
+        return [program, "--no-defaults"]
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
         import pymysql
 
-        program = _program("mariadbd")
-        assert program is not None
         log = (self._folder / "server.log").open("ab")
         self._process = subprocess.Popen(
-            [program, "--no-defaults", f"--datadir={self._folder / 'data'}", f"--port={self.port}", "--bind-address=127.0.0.1",
+            [*self._command(), f"--datadir={self._folder / 'data'}", f"--port={self.port}", "--bind-address=127.0.0.1",
              f"--socket={self._folder / 'socket'}", f"--pid-file={self._folder / 'pid'}", f"--init-file={self._first}",
-             "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", "--skip-name-resolve"],
+             "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", "--skip-name-resolve",
+             "--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--default-time-zone=+05:30", *self._more],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, preexec_fn=die_with_parent_after_exec, **self._as,
         )  # fmt: skip
         log.close()
         while True:
             if self._process.poll() is not None:
-                raise RuntimeError(f"MariaDB ended: {(self._folder / 'server.log').read_text()[-2000:]}")
+                raise RuntimeError(f"the server ended: {(self._folder / 'server.log').read_text()[-2000:]}")
             try:
                 self.connect().close()
                 return
@@ -95,7 +107,13 @@ class MariaDbServer:
         import pymysql
 
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, database=database, autocommit=True
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=PASSWORD,
+            database=database,
+            autocommit=True,
+            ssl_disabled=True,
         )
 
     def execute(self, statement: str, *values: Any, database: str | None = None) -> list[tuple[Any, ...]]:

@@ -37,6 +37,7 @@ CONNECTORS: Register[Connector] = Register(
         "redis": "penstock.connectors.redis:RedisConnector",
         "socket": "penstock.connectors.socket:SocketConnector",
         "nats": "penstock.connectors.nats:NatsConnector",
+        "mysql-cdc": "penstock.connectors.mysql_cdc:MySqlCdcConnector",
         "nexmark": "penstock.connectors.nexmark:NexmarkConnector",
         "postgres-cdc": "penstock.connectors.postgres_cdc:PostgresCdcConnector",
         "print": "penstock.connectors.print:PrintConnector",
