@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 VARIABLE = "PENSTOCK_PYFLINK_TESTS"
-PAGE = Path(__file__).parents[2] / "docs" / "pyflink-tests.md"
+DOCS = Path(__file__).parents[2] / "docs"
+#: Package of tests → its page and its name.
+PAGES = {
+    "datastream": (DOCS / "pyflink-tests.md", "DataStream API"),
+    "table": (DOCS / "pyflink-table-tests.md", "Table API"),
+}
 #: Flink's commit that the tests are taken from: the last one before its version became 2.4-SNAPSHOT.
 COMMIT = "096f031b9502337979c06f067c1289fe03173aaf"
 #: PyFlink's version in that commit.
@@ -157,24 +162,29 @@ def run(folder: Path, package: str, names: list[str]) -> list[Outcome]:
     return out
 
 
-def taken_from() -> list[str]:
+def taken_from(package: str) -> list[str]:
     """Lines of the page that name the tests."""
+    command = "python -m tests.compat.suite" + (" table" if package == "table" else "")
     return [
-        "Made by `python -m tests.compat.suite` from the tests of PyFlink's DataStream API, which are not part of Penstock. They are",
+        f"Made by `{command}` from the tests of PyFlink's {PAGES[package][1]}, which are not part of Penstock. They are",
         f"those of Flink's commit `{COMMIT}`, in which PyFlink's version is `{VERSION}`:",
         "the last commit before the version became 2.4-SNAPSHOT.",
     ]
 
 
-def page(outcomes: list[Outcome]) -> str:
+_UNREAD = ("A file that cannot be imported counts as one test that fails, however many tests it has.",)
+
+
+def page(package: str, outcomes: list[Outcome]) -> str:
     """The page of the docs."""
     passed, counted = sum(o.passed for o in outcomes), sum(o.counted for o in outcomes)
     lines = [
-        "# PyFlink's own tests",
+        "# PyFlink's own tests" + (" of tables" if package == "table" else ""),
         "",
-        *taken_from(),
+        *taken_from(package),
         f"Of those that need no Java {passed} of {counted} pass ({passed / max(1, counted):.0%}). A test needs Java",
         "when it asks PyFlink's gateway for Java's classes or reads a Java object's fields.",
+        *(_UNREAD if package == "table" else ()),
         "",
         "| file | pass | of | need Java | skipped by PyFlink |",
         "|---|---|---|---|---|",
@@ -202,8 +212,8 @@ def main() -> None:
         print(f"{outcome.file}: {outcome.passed} of {outcome.counted}, {len(outcome.java)} need Java")
         for name, error in outcome.failed:
             print("   ", name, error)
-    if not names and package == "datastream":
-        PAGE.write_text(page(outcomes))
+    if not names:
+        PAGES[package][0].write_text(page(package, outcomes))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.registry import CONNECTORS
 from penstock.connectors.simple import DeclaredConnector
 from penstock.options import OptionSet
-from penstock.table import StreamTableEnvironment
+from penstock.table import StreamTableEnvironment, Table
 from penstock.types import logical as t
 from penstock.types.batch import RowKind
 from tests.compat import suite_stand_ins as java
@@ -109,6 +109,10 @@ def install(modules: dict[str, Any], submit: Any) -> None:
     from penstock.table import running
 
     running.submit = submit
+    env: Any = StreamTableEnvironment
+    env._j_tenv = java.Java("table environment")
+    table: Any = Table
+    table._j_table = java.Java("table")
     CONNECTORS.register("test-sink", TestSink())
     cases = modules["pyflink.testing.test_case_utils"]
     cases.PyFlinkStreamTableTestCase = TableTestCase
