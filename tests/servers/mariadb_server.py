@@ -49,7 +49,7 @@ class MariaDbServer:
         subprocess.run(self._install(), check=True, capture_output=True, cwd=self._folder, **self._as)
         self._first = self._folder / "first.sql"
         self._first.write_text(
-            f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON *.* TO {USER}@'%';\n"
+            f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
         )
         self._first.chmod(0o644)
 

@@ -243,7 +243,7 @@ async def test_what_a_changelog_cannot_say_stops_with_a_clear_word(server, datab
 @pytest.mark.parametrize(("change", "more"), [
     ("TRUNCATE orders", {"debezium.truncate.handling.mode": "skip"}), ("ALTER TABLE orders ADD more int", {"scan.schema-change": "ignore-added-columns"}),
     ("ALTER TABLE orders ADD INDEX (n)", {}), ("CREATE TABLE other LIKE orders; INSERT INTO other VALUES (1, 'x', 2)", {}),
-    ("SAVEPOINT a; UPDATE orders SET n = 1; ROLLBACK TO a", {}), ("ANALYZE TABLE orders", {}),
+    ("BEGIN; SAVEPOINT a; UPDATE orders SET n = 1; ROLLBACK TO a; COMMIT", {}), ("ANALYZE TABLE orders", {}),
 ])  # fmt: skip
 async def test_other_statements_let_it_go_on(server, database, change, more):
     rows = await _refused(server, database, change, **more)
@@ -262,7 +262,8 @@ async def test_a_purged_log_is_a_clear_error(own_mariadb):
         own_mariadb.execute("UPDATE orders SET n = n + 1", database=database)
         own_mariadb.execute("FLUSH BINARY LOGS")
     [*_, last] = own_mariadb.execute("SHOW BINARY LOGS")
-    own_mariadb.execute(f"PURGE BINARY LOGS TO '{last[0]}'")
+    while len(own_mariadb.execute("SHOW BINARY LOGS")) > 1:  # a file that a reader has open is kept
+        own_mariadb.execute(f"PURGE BINARY LOGS TO '{last[0]}'")
     await reading.start()
     try:
         with pytest.raises(ConnectorError, match="no longer has the changes"):

@@ -94,7 +94,7 @@ def _check_options(options: dict[str, Any]) -> None:
             ) from None
     try:
         zoneinfo.ZoneInfo(options["server-time-zone"])
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         raise _wrong(
             "server-time-zone", "a name like Europe/Berlin, or UTC", repr(options["server-time-zone"])
         ) from None

@@ -8,7 +8,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from penstock.errors import InternalError
+from penstock.connectors.mysql_cdc.settings import OWNER
+from penstock.errors import ConnectorError, InternalError
 
 QUERY, STOP, ROTATE, FORMAT, XID, TABLE_MAP, HEARTBEAT, INCIDENT = 2, 3, 4, 15, 16, 19, 27, 26
 GTID, ANONYMOUS_GTID, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD, GTID_TAGGED = 33, 34, 38, 39, 40, 42
@@ -118,7 +119,13 @@ def rows_body(event: bytes, type_: int) -> tuple[int, bytes, int]:
     present, at = event[at : at + size], at + size
     if ROWS[type_] == UPDATE:
         if event[at : at + size] != present:
-            raise InternalError("the binary log: the rows of an update have other columns than one another")
+            raise ConnectorError(
+                "the rows of an update in the binary log have other columns than one another",
+                expected="binlog_row_image = FULL, in each session, too",
+                got="a session with another binlog_row_image",
+                where=OWNER,
+                remedy="SET GLOBAL binlog_row_image = FULL, and start without this source's state",
+            )
         at += size
     return width, present, at
 
