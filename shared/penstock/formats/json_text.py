@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.types import logical as t
+from penstock.types.arrow_buffers import value_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,9 +62,5 @@ class TextRows:
 
 def _escapes(texts: pa.Array) -> bool:
     """Whether a text holds a character that JSON escapes: ``"``, ``\\`` or a control character."""
-    _, offsets, data = texts.buffers()
-    if data is None or not len(texts):
-        return False
-    ends = np.frombuffer(offsets, np.int32)
-    found = np.frombuffer(data, np.uint8)[ends[texts.offset] : ends[texts.offset + len(texts)]]
+    found = value_bytes(texts)
     return bool(((found < 0x20) | (found == 0x22) | (found == 0x5C)).any())

@@ -10,7 +10,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,19 +28,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 LOOK_S = 1.0
 
 
-class FollowedPosition(Protocol):
-    """A position of the split. ``cursor``: the progress of the snapshot; None: it is complete."""
-
-    @property
-    def cursor(self) -> Any: ...
-
-    def to_json(self) -> Any: ...
-
-
 class FollowingReader(SourceReader):
     """Hands over the batches that ``_read`` prepares, each with the position after it. If the server does not
     answer, the reader hangs up, waits, and continues from its position."""
 
+    #: The position of the split. Its ``cursor`` is the progress of the snapshot; None: it is complete.
     _position: Any
 
     def __init__(self) -> None:

@@ -7,15 +7,13 @@ import zoneinfo
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.away import need_package
-from penstock.connectors.mysql_cdc.settings import METADATA, OPTIONS, OWNER
+from penstock.connectors.mysql_cdc.settings import METADATA, OPTIONS, OWNER, server_id_of, wrong
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
     from penstock.connectors.base import SourceEnumerator, SourceMode, SourceReader, TableInfo
 
 _SPECIFIC = "scan.startup.specific-offset"
-_MOST_SERVER_ID = 0xFFFFFFFF
 
 
 class MySqlCdcConnector(DeclaredConnector):
@@ -62,65 +60,43 @@ class MySqlCdcConnector(DeclaredConnector):
         return MySqlCdcReader(table)
 
 
-def server_id_of(options: dict[str, Any]) -> int | None:
-    """The number of option ``server-id``: its first, for a range; None: a random one. ConnectorError for another
-    text."""
-    text = options["server-id"]
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
-    if found is None or not 0 < int(found.group(1)) <= _MOST_SERVER_ID:
-        raise _wrong("server-id", "a number from 1 to 4294967295, or a range of them", repr(text))
-    return int(found.group(1))
-
-
 def _check_options(options: dict[str, Any]) -> None:
     server_id_of(options)
     if not options["scan.incremental.snapshot.enabled"]:
-        raise _wrong(
+        raise wrong(
             "scan.incremental.snapshot.enabled",
             "true: the snapshot is taken in chunks, without a lock",
             "false",
         )
     for key in ("scan.incremental.snapshot.chunk.size", "scan.snapshot.fetch.size"):
         if options[key] < 1:
-            raise _wrong(key, "1 or more", str(options[key]))
+            raise wrong(key, "1 or more", str(options[key]))
     for key in ("database-name", "table-name"):
         try:
             re.compile(options[key])
         except re.error as err:
-            raise _wrong(
+            raise wrong(
                 key, "a name, or a regular expression for whole names", f"{options[key]!r}: {err}"
             ) from None
     try:
         zoneinfo.ZoneInfo(options["server-time-zone"])
     except (KeyError, ValueError, OSError):
-        raise _wrong(
+        raise wrong(
             "server-time-zone", "a name like Europe/Berlin, or UTC", repr(options["server-time-zone"])
         ) from None
     mode = options["scan.startup.mode"]
     given = {key for key in options if key.startswith(_SPECIFIC) and options[key] is not None}
     whole = ({f"{_SPECIFIC}.file", f"{_SPECIFIC}.pos"}, {f"{_SPECIFIC}.gtid-set"})
     if (mode == "specific-offset" and given not in whole) or (mode != "specific-offset" and given):
-        raise _wrong(
+        raise wrong(
             _SPECIFIC,
             "either '….file' and '….pos' or '….gtid-set', for 'scan.startup.mode' = 'specific-offset'",
             ", ".join(sorted(given)) or "none of them",
         )
     at = options["scan.startup.timestamp-millis"]
     if (mode == "timestamp") != (at is not None):
-        raise _wrong(
+        raise wrong(
             "scan.startup.timestamp-millis",
             "a time with 'scan.startup.mode' = 'timestamp', else none",
             repr(at),
         )
-
-
-def _wrong(key: str, expected: str, got: str) -> ConnectorError:
-    return ConnectorError(
-        f"option '{key}' cannot be as it is",
-        expected=expected,
-        got=got,
-        where=OWNER,
-        remedy=f"correct '{key}'",
-    )

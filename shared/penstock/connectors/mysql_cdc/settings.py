@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import ConnectorError
 from penstock.options import Option, OptionSet, boolean, choice, duration_ms, integer, text
 from penstock.types import logical as t
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 OWNER = "connector 'mysql-cdc'"
 STARTS = ("initial", "earliest-offset", "latest-offset", "specific-offset", "timestamp", "snapshot")
+_MOST_SERVER_ID = 0xFFFFFFFF
 TLS = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 
 OPTIONS = OptionSet(
@@ -48,3 +51,26 @@ METADATA: Mapping[str, Any] = {
     "database_name": t.VarCharType(nullable=False),
     "op_ts": t.TimestampLtzType(3, nullable=False),
 }
+
+
+def server_id_of(options: dict[str, Any]) -> int | None:
+    """The number of option ``server-id``: its first, for a range; None: a random one. ConnectorError for another
+    text."""
+    text = options["server-id"]
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
+    if found is None or not 0 < int(found.group(1)) <= _MOST_SERVER_ID:
+        raise wrong("server-id", "a number from 1 to 4294967295, or a range of them", repr(text))
+    return int(found.group(1))
+
+
+def wrong(key: str, expected: str, got: str) -> ConnectorError:
+    """The error of an option whose value does not fit."""
+    return ConnectorError(
+        f"option '{key}' cannot be as it is",
+        expected=expected,
+        got=got,
+        where=OWNER,
+        remedy=f"correct '{key}'",
+    )

@@ -17,7 +17,6 @@ from penstock.connectors.mysql_cdc.binlog import BinlogStream
 from penstock.connectors.mysql_cdc.changes import ChangeStream
 from penstock.connectors.mysql_cdc.checks import check_server, check_table
 from penstock.connectors.mysql_cdc.chunks import ChunkReader, Held, start_place
-from penstock.connectors.mysql_cdc.connector import server_id_of
 from penstock.connectors.mysql_cdc.database import (
     CdcTable,
     columns_of,
@@ -30,7 +29,7 @@ from penstock.connectors.mysql_cdc.events import UPDATE
 from penstock.connectors.mysql_cdc.keys import behind
 from penstock.connectors.mysql_cdc.position import Cursor, Place, Position
 from penstock.connectors.mysql_cdc.rows import ChangeRows, Decoder, rows_of
-from penstock.connectors.mysql_cdc.settings import OPTIONS
+from penstock.connectors.mysql_cdc.settings import OPTIONS, server_id_of
 from penstock.connectors.mysql_cdc.statements import Statements
 from penstock.types.batch import Batch, RowKind
 
