@@ -35,6 +35,34 @@ def test_map_on_tuples() -> None:
     assert task.out[0].times.tolist() == [10, 20]
 
 
+@pytest.mark.parametrize(
+    "type_", [t.RawType(), t.ArrayType(INT), t.RowType((t.Field("a", INT), t.Field("b", INT)))]
+)
+def test_a_flat_map_may_change_what_it_has_emitted(type_: t.LogicalType) -> None:
+    """Python programs reuse a list or a dictionary between two ``yield``s."""
+
+    def growing(x: int) -> Any:
+        if isinstance(type_, t.RowType):
+            row = {"a": x, "b": 0}
+            for row["b"] in range(2):
+                yield row
+            return
+        found: list[int] = []
+        for n in range(2):
+            found.append(x + n)
+            yield found
+        found.clear()
+
+    output = Schema(type_.fields) if isinstance(type_, t.RowType) else Schema.of(("value", type_))
+    task = subtask("flat_map", growing, VALUE, output)
+    task.process(Batch.of(VALUE, [(1,), (5,)]))
+    rows = [tuple(r) for r in task.rows()]
+    if isinstance(type_, t.RowType):
+        assert rows == [(1, 0), (1, 1), (5, 0), (5, 1)]
+    else:
+        assert [list(r[0]) for r in rows] == [[1], [1, 2], [5], [5, 6]]
+
+
 def test_rows_have_names_and_may_come_back_in_any_form() -> None:
     def change(user: Any) -> Any:
         match user.name:

@@ -7,7 +7,6 @@ the default, so that a field that an older snapshot does not have begins with it
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 import types
@@ -218,28 +217,4 @@ def taken_apart(record: Any) -> Any:
     return record if shape is None else shape.values(record)
 
 
-def fixer(schema: t.Schema) -> Callable[[Any], Any] | None:
-    """What takes the values of an emitted record of ``schema`` at once; None if its records are no instances.
-
-    A function may change an instance that it has emitted (one that it keeps in its state, say), before the batch of
-    results becomes columns.
-    """
-    if not schema.fields or not schema.fields[0].record:
-        return None
-    changing = [i for i, type_ in enumerate(schema.types) if isinstance(type_, _CHANGING)]
-
-    def fixed(record: Any) -> Any:
-        values = taken_apart(record)
-        if values is record or not changing:
-            return values
-        kept = list(values)
-        for i in changing:
-            kept[i] = copy.deepcopy(kept[i])
-        return kept
-
-    return fixed
-
-
-#: Types of values that a program can change in place.
-_CHANGING = (t.RowType, t.ArrayType, t.MapType, t.MultisetType, t.RawType)
 _KNOWN = frozenset({tuple, list, dict, int, str, float, bool, bytes, type(None)})

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.columnar.emitted import fixer
 from penstock.columnar.python_values import columns_of
-from penstock.columnar.record_classes import fixer
 from penstock.operators.operator import SideBatch
 from penstock.operators.output_tag import OutputTag
 from penstock.types import Batch

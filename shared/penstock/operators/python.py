@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columnar.emitted import fixer
 from penstock.columnar.python_values import check_finished, columns_of, from_python, is_bare, records, redact
-from penstock.columnar.record_classes import fixer
 from penstock.errors import FunctionError, InternalError, UnsupportedError
 from penstock.functions.python_results import result_of
 from penstock.halving import by_halves, first_failing
