@@ -16,7 +16,7 @@ from penstock.spark import class_archive, java
 from penstock.spark.server import command
 from penstock.spark.session import _check_url
 from penstock.spark.typemap import spark_type
-from penstock.types import logical as t
+from penstock.types.atomic import TypeBase
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -155,7 +155,7 @@ def test_a_url_that_is_none() -> None:
 
 
 def test_a_type_that_does_not_map() -> None:
-    class OddType(t._Type, frozen=True, tag="odd"):
+    class OddType(TypeBase, frozen=True, tag="odd"):
         nullable: bool = True
 
     with pytest.raises(UnsupportedError, match="on Spark"):

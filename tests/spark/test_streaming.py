@@ -119,7 +119,7 @@ _SETUP = {
 ELSEWHERE = (
     s.KeyedProcessSpec, s.KeyedWindowSpec, s.PythonSpec, s.RecordTimeSpec,  # below, and test_datastream.py
     s.AsyncCalcSpec, s.AsyncWaitSpec, s.AssignWatermarksSpec, s.WindowMaximumSpec,
-    s.MaterializeSpec, s.NormalizeSpec, s.OverFinalSpec, s.SortSpec,  # refused by kind: test_by_kind
+    s.MaterializeSpec, s.NormalizeSpec, s.OverFinalSpec, s.SortSpec, s.RowKindSpec,  # refused by kind: test_by_kind
     s.EnumeratorSpec, s.SparkQuerySpec, s.SparkProgramSpec,  # never part of what Spark runs
     s.RegisteredSpec,  # operators of other packages say it themselves
 )  # fmt: skip
@@ -229,6 +229,7 @@ def test_every_kind_of_operator_is_shown(tmp_path: Path) -> None:
         (s.NormalizeSpec(keys=(0,)), "takes rows back"),
         (s.OverFinalSpec(partition=(), order=(), aggregates=()), "does not end"),
         (s.SortSpec(order=()), "does not end"),
+        (s.RowKindSpec(kind="append"), "takes rows back"),
     ],
 )
 def test_by_kind(spec: s.OperatorSpec, reason: str) -> None:
