@@ -110,3 +110,12 @@ def test_a_rank_in_the_from_of_a_correlated_subquery() -> None:
     ranked = "(SELECT y, RANK() OVER (ORDER BY y) AS r FROM w) AS q"
     found = rows(f"SELECT DISTINCT x, (SELECT COUNT(*) FROM {ranked} WHERE q.r > v.x) FROM v")
     assert found == [(1, 2), (2, 1), (3, 0)]
+
+
+def test_a_literal_may_stand_before_any_and_all() -> None:
+    assert rows("SELECT y, 2 >= ALL (SELECT x FROM v WHERE x <= w.y) FROM w") == [
+        (1, True),
+        (2, True),
+        (3, False),
+    ]
+    assert rows("SELECT y, 1 + 1 = ANY (SELECT x FROM v) FROM w") == [(1, True), (2, True), (3, True)]

@@ -161,7 +161,10 @@ def compared_rows(
     """A scalar subquery whose value is ``x <op> ANY (query)``, or ``ALL``: TRUE, FALSE, or NULL for unknown.
     ``node`` is the comparison, whose left side is of the outer query."""
     tested = node.this.copy()
-    tested.meta[OUTER_MARK] = OuterValue(node.this)
+    if tested.find(exp.Column, exp.Select) is None:
+        consume(node.this)  # the copy means the same inside
+    else:
+        tested.meta[OUTER_MARK] = OuterValue(node.this)
     value = exp.column(exp.to_identifier("$v", quoted=True))
     kind = exp.EQ if isinstance(node, exp.In) else type(node)
     holds = kind(this=exp.Paren(this=tested), expression=value)
