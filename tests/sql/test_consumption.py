@@ -73,9 +73,9 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "RESPECT NULLS of SUM": ("SELECT SUM(a) RESPECT NULLS FROM v", 8, "does not belong to SUM"),
     "RESPECT NULLS of FIRST_VALUE": ("SELECT FIRST_VALUE(a) RESPECT NULLS FROM v", 8, "FIRST_VALUE"),
     "IGNORE NULLS of LAG": ("SELECT LAG(a) IGNORE NULLS OVER (ORDER BY ts) FROM t", 8, "does not belong to LAG"),
-    "ORDER BY in an aggregate": ("SELECT ARRAY_AGG(c ORDER BY a) FROM v", 18, "ORDER"),
+    "ORDER BY in an aggregate": ("SELECT SUM(a ORDER BY a) FROM v", 12, "ORDER BY in SUM"),
     "LIMIT in an aggregate": ("SELECT ARRAY_AGG(c LIMIT 2) FROM v", 18, "LIMIT"),
-    "WITHIN GROUP": ("SELECT LISTAGG(c) WITHIN GROUP (ORDER BY a) FROM v", 8, "WITHIN GROUP"),
+    "WITHIN GROUP": ("SELECT SUM(a) WITHIN GROUP (ORDER BY a) FROM v", 38, "ORDER BY in SUM"),
     "SEPARATOR": ("SELECT LISTAGG(c SEPARATOR ',') FROM v", 18, "'SEPARATOR'"),
     "DISTINCT of a scalar function": ("SELECT ABS(DISTINCT a) FROM v", 21, "no aggregate"),
     "RETURNING of JSON_EXISTS": ("SELECT JSON_EXISTS(c, '$.a' RETURNING INT) FROM v", 20, "RETURNING"),
@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "WITH TOTALS": ("SELECT a, SUM(b) FROM v GROUP BY a WITH TOTALS", 34, "TOTALS"),
     "two keys": ("CREATE TABLE z (a INT PRIMARY KEY NOT ENFORCED, PRIMARY KEY (a) NOT ENFORCED)", 77, "one PRIMARY KEY"),
     "an unknown LIKE feature": ("CREATE TABLE z LIKE t (INCLUDING FOO)", 34, "CONSTRAINTS"),
-    "OR REPLACE of a function": ("CREATE OR REPLACE FUNCTION f AS 'a.b' LANGUAGE PYTHON", 19, "OR REPLACE VIEW"),
+    "OR REPLACE of a function": ("CREATE OR REPLACE FUNCTION f AS 'a.b' LANGUAGE PYTHON", 19, "OR REPLACE TABLE or VIEW"),
     "DROP TEMPORARY of a lasting table": ("DROP TEMPORARY TABLE t", 1, "temporary"),
 }  # fmt: skip
 
