@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock import redaction
 from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 from tests.ordering import UnitScheduling, in_order
@@ -91,6 +92,14 @@ def _open_descriptors() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _forgets_secrets() -> Iterator[None]:
+    """A secret of one test is not hidden in the texts of the next ones."""
+    before = set(redaction._secrets)
+    yield
+    redaction._secrets.intersection_update(before)
 
 
 @pytest.fixture(autouse=True, scope="module")

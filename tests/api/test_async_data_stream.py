@@ -340,9 +340,9 @@ class Counted(ProcessWindowFunction):
 
 
 def beyond_records_that_wait(job: Any) -> bool:
-    """Whether every input watermark has passed records that wait."""
+    """Whether a watermark has passed records that wait. All of them may be with one subtask: they are spread by batch."""
     nodes = [n for t in job.deployment.tasks.values() for n in t.chain.nodes if n.node.uid == "ask"]
-    return all(n.valve.watermark > 60_000 for n in nodes)
+    return any(n.valve.watermark > 60_000 for n in nodes)
 
 
 @pytest.mark.parametrize("wait", [AsyncDataStream.ordered_wait, AsyncDataStream.unordered_wait])
