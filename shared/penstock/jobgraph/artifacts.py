@@ -109,7 +109,7 @@ def _by_value(value: Any) -> tuple[bytes, tuple[type, ...]]:
 @contextlib.contextmanager
 def _users_modules_by_value() -> Iterator[None]:
     registered: list[ModuleType] = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # a copy is one step, also where another thread imports
         if name == "__main__" or not _is_users(module) or name != getattr(module, "__name__", None):
             continue
         try:
