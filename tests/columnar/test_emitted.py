@@ -10,6 +10,7 @@ import pytest
 
 from penstock.columnar.emitted import fixer, taken
 from penstock.columnar.rows import Row
+from penstock.operators.output_tag import OutputTag
 from penstock.types import Schema
 from penstock.types import logical as t
 
@@ -85,6 +86,14 @@ def test_records_of_every_form(schema: Schema, record: Any, change: Any) -> None
     kept, before = fixed(record), repr(record)
     change(record)
     assert repr(kept) == before
+
+
+def test_a_tag_of_a_side_output_is_not_copied() -> None:
+    tag = OutputTag("late")
+    kept = taken((tag, value := [1]))
+    value.append(2)
+    assert kept[0] is tag
+    assert kept[1] == [1]
 
 
 def test_bare_values_that_never_change_need_no_look() -> None:

@@ -48,5 +48,8 @@ class OutputTag:
     def __hash__(self) -> int:
         return hash(self.tag_id)
 
+    def __deepcopy__(self, _: dict[int, object]) -> OutputTag:
+        return self  # a tag never changes
+
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r}, {self.type})"
