@@ -112,6 +112,21 @@ def test_generous_outputs_come_in_pieces() -> None:
     assert [b.num_rows for b in task.out] == [18_000] * 3
 
 
+def test_what_goes_to_a_side_output_is_taken_at_once() -> None:
+    tag = OutputTag("grown", t.ArrayType(t.BigIntType()))
+
+    class Growing:
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            found: list[int] = []
+            for n in range(2):
+                found.append(n)
+                yield tag, found
+
+    task = subtask(Growing(), tags=("grown",))
+    task.process(Batch.of(EVENT, [("a", 1)], times=[1]))
+    assert [list(row[0]) for row in task.side_rows("grown")] == [[0], [0, 1]]
+
+
 def test_side_outputs_in_both_spellings() -> None:
     odd, big = OutputTag("odd", BIGINT), OutputTag("big", t.RowType((t.Field("user", STRING),)))
     unread = OutputTag("unread", BIGINT)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.columnar.emitted import fixer
+from penstock.columnar.emitted import fixer, taken
 from penstock.columnar.python_values import columns_of
 from penstock.operators.operator import SideBatch
 from penstock.operators.output_tag import OutputTag
@@ -14,7 +14,7 @@ from penstock.types import Batch
 from penstock.types.batch import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.operators.operator import Output
     from penstock.types import Schema
@@ -26,9 +26,9 @@ class Emitter:
     def __init__(self, schema: Schema, where: str, tags: Iterable[str]) -> None:
         self._schema = schema
         #: For ``items``: takes what a record holds at once, before the function changes it; None: it holds values.
-        self.fixed = fixer(schema)
+        self.fixed = _with_tags(fixer(schema)) if (tags := frozenset(tags)) else fixer(schema)
         self._where = where
-        self._tags = frozenset(tags)
+        self._tags = tags
         self.items: list[Any] = []
         #: The event time (µs) of each of ``items``; ``stamp`` keeps both lists equally long.
         self.times: list[int | None] = []
@@ -103,3 +103,14 @@ def _batch(schema: Schema, rows: list[Any], times: Sequence[int | None], where: 
     if any(time is not None for time in times):
         stamps = np.array([NO_TIME if time is None else time for time in times], np.int64)
     return Batch(schema, columns_of(schema, rows, where), times=stamps, num_rows=len(rows))
+
+
+def _with_tags(fixed: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """``fixed`` for a function that also emits pairs of a tag and a value."""
+
+    def both(item: Any) -> Any:
+        if type(item) is tuple and len(item) == 2 and type(item[0]) is OutputTag:
+            return item[0], taken(item[1])
+        return item if fixed is None else fixed(item)
+
+    return both
