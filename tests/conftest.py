@@ -29,6 +29,7 @@ from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 from tests.ordering import UnitScheduling, in_order
 from tests.rewriting import leave_product_code
+from tests.running import watch
 from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
     own_kafka,
     own_opensearch,
@@ -64,6 +65,10 @@ _START_TIMEOUT_S = 120.0
 #: Descriptors that a module may leave: of servers and sessions that live as long as pytest. 1,024 are a
 #: usual limit of a process.
 _FEW = 16
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    watch(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
