@@ -19,6 +19,7 @@ from penstock.sql.functions import register_module
 from penstock.sql.results import PlannedJob
 from penstock.sql.session import SqlSession
 from penstock.testing import MemoryTable, run_graph
+from penstock.types.batch import RowKind
 from tests.golden.case import HERE, Case, Table
 from tests.golden.values import plain_rows
 
@@ -70,7 +71,10 @@ def streaming(case: Case, folder: Path, parallelism: int, mode: str) -> list[lis
     if case.types:
         assert job.result_schema is not None
         assert [str(x) for x in job.result_schema.types] == case.types
-    return plain_rows(run_graph(job.job_graph).rows)
+    result = run_graph(job.job_graph)
+    if mode == "BATCH":
+        assert {kind for kind, _ in result.changelog} <= {RowKind.INSERT}, "rows are taken back in batch mode"
+    return plain_rows(result.rows)
 
 
 def spark_graph(graph: JobGraph) -> JobGraph:

@@ -37,6 +37,7 @@ _FACTORIES: dict[str, str] = {
     "OverSpec": _OPERATORS + "over:OverOperator",
     "OverFinalSpec": _OPERATORS + "over_final:OverFinalOperator",
     "SortSpec": _OPERATORS + "sort:SortOperator",
+    "FinalRowsSpec": _OPERATORS + "final_rows:FinalRowsOperator",
     "LimitSpec": _OPERATORS + "sort:LimitOperator",
     "TemporalSortSpec": _OPERATORS + "sort:TemporalSortOperator",
     "MaterializeSpec": _OPERATORS + "changelog:MaterializeOperator",

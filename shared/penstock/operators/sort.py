@@ -45,10 +45,12 @@ class SortOperator(Operator):
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        order = WaitingOrder(lambda rows: rows.columns, self.spec.order)
-        self._log = self.keep(_log(ctx, "sort", order))
+        self._log = self.keep(self._rows_of(ctx))
         self._log.restore(restored)
         self._retracted = False
+
+    def _rows_of(self, ctx: OperatorContext) -> WaitingRows:
+        return _log(ctx, "sort", WaitingOrder(lambda rows: rows.columns, self.spec.order))
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         signs = batch.signs()
@@ -85,7 +87,9 @@ class SortOperator(Operator):
                 stands, unmatched = _standing(rows)
                 self._count(unmatched)
                 rows = rows.with_kinds(None).filter(stands)
-            order = sort_indices(rows.columns, self.spec.order) if rows.columns else np.arange(rows.num_rows)
+            order = (
+                sort_indices(rows.columns, self.spec.order) if self.spec.order else np.arange(rows.num_rows)
+            )
             low, seen = max(self.spec.offset - seen, 0), seen + len(order)
             high = len(order) if end is None else max(end - (seen - len(order)), 0)
             for part in pieces(order[low:high]):

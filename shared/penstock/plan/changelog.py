@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import UnsupportedError
+from penstock.plan.final_rows import are_collected
 from penstock.plan.operators.sink.node import Sink
 from penstock.plan.rewriting import walk
 
@@ -22,11 +23,13 @@ _ANY_KEY = ("blackhole", "collect")
 
 @dataclass(frozen=True, slots=True)
 class SinkMode:
-    """The rows that a sink receives; ``materialize``: an upsert materialiser on its key comes first."""
+    """The rows that a sink receives; ``materialize``: an upsert materialiser on its key comes first; ``collected``:
+    the rows wait for the end of the input, so that none is taken back."""
 
     mode: Mode
     keys: tuple[int, ...] = ()
     materialize: bool = False
+    collected: bool = False
 
 
 class ChangelogModes:
@@ -40,7 +43,8 @@ class ChangelogModes:
         for node in reversed(order):
             wanted = self._before.get(id(node), False)
             if isinstance(node, Sink):
-                wanted = self.sinks[id(node)].mode == "retract" or self.sinks[id(node)].materialize
+                how = self.sinks[id(node)]
+                wanted = how.mode == "retract" or how.materialize or how.collected
             for child in node.children():
                 self._before[id(child)] = self._before.get(id(child), False) or node.asks_before(wanted)
 
@@ -74,14 +78,17 @@ def keys_in_order(node: Node, analysis: Analysis) -> list[frozenset[int]]:
 def sink_mode(sink: Sink, analysis: Analysis) -> SinkMode:
     """The mode in which a sink receives rows. Raises UnsupportedError if the query updates rows and the table
     takes no updates, or if the table takes rows by key only and declares no key."""
+    collected = are_collected(sink.input, analysis)
     known = analysis.of(sink.input)
+    if collected:
+        known = replace(known, updating=False)
     table = sink.table
     if not known.updating and ("append" in table.sink_modes or "upsert" not in table.sink_modes):
-        return SinkMode("append", ())
+        return SinkMode("append", (), collected=collected)
     names = sink.schema.names
     declared = tuple(names.index(c) for c in table.primary_key) or sink.upsert_keys
     if declared and not known.updating:
-        return SinkMode("upsert", declared)
+        return SinkMode("upsert", declared, collected=collected)
     if declared and "upsert" in table.sink_modes:
         key = frozenset(declared)
         fits = key in known.unique and analysis.in_order(sink.input, key)

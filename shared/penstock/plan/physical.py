@@ -9,19 +9,11 @@ import msgspec
 from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME, REUSE_SOURCE
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
-from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
 from penstock.plan.backfill import with_backfill
 from penstock.plan.chaining import build_vertices
 from penstock.plan.earlier_ids import originals_of
-from penstock.plan.engine import (
-    EngineChoice,
-    SparkSupport,
-    choose_engine,
-    for_small_input,
-    on_spark,
-    sinks_of,
-)
+from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, for_small_input, on_spark
 from penstock.plan.explain import explain
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
@@ -87,8 +79,7 @@ def plan_job(
     )
     if input_bytes is not None and all(sink.table.connector == "collect" for sink in optimized.sinks):
         small = for_small_input(choice, plan.config, (input_bytes(table) for table in scans))
-        # Spark gives final rows only. An outer join of the streaming engine gives rows and takes them back.
-        if small is not choice and _is_append_only(lambda: graph_of(streaming)):
+        if small is not choice and _runs_here(lambda: graph_of(streaming)):
             choice = small
     if choice.engine == "spark":
         graph = graph_of(1, streaming=False)
@@ -103,13 +94,13 @@ def plan_job(
     return with_backfill(_saying(graph_of(streaming), choice), graph_of, spark)
 
 
-def _is_append_only(planned: Callable[[], JobGraph]) -> bool:
-    """Whether the streaming engine can run the job, and gives rows that it never takes back."""
+def _runs_here(planned: Callable[[], JobGraph]) -> bool:
+    """Whether the streaming engine can run the job."""
     try:
-        specs = [node.spec for node in sinks_of(planned())]
+        planned()
     except UnsupportedError:
         return False
-    return all(isinstance(spec, SinkSpec) and spec.mode == "append" for spec in specs)
+    return True
 
 
 def _saying(graph: JobGraph, choice: EngineChoice) -> JobGraph:

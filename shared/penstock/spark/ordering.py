@@ -52,6 +52,11 @@ def sort(spec: s.SortSpec, frame: Frame, output: Schema) -> Frame | None:
     return Frame(_cut(df, spec.offset, spec.limit), frame.schema, frame.time, frame.arrival).renamed(output)
 
 
+def final_rows(spec: s.FinalRowsSpec, frame: Frame, output: Schema) -> Frame:
+    """The rows as they are: Spark's own operators take no row back."""
+    return frame.renamed(output)
+
+
 def temporal_sort(spec: s.TemporalSortSpec, frame: Frame, output: Schema) -> Frame | None:
     """The sort by event time as Spark's own; None if Spark has no such order."""
     rest = sort_columns(spec.order, frame)

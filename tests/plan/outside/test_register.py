@@ -11,12 +11,24 @@ import pytest
 
 from penstock.operators.factory import registered_specs
 from penstock.testing.operators import OperatorConformance
-from tests.plan.outside import test_built_in, test_built_in_rows, test_built_in_windows, test_conformance
+from tests.plan.outside import (
+    test_built_in,
+    test_built_in_given,
+    test_built_in_rows,
+    test_built_in_windows,
+    test_conformance,
+)
 
 ROOT = Path(__file__).parents[3]
 KITS = [
     kit
-    for module in (test_built_in, test_built_in_rows, test_built_in_windows, test_conformance)
+    for module in (
+        test_built_in,
+        test_built_in_given,
+        test_built_in_rows,
+        test_built_in_windows,
+        test_conformance,
+    )
     for name, kit in vars(module).items()
     if name.startswith("Test") and isinstance(kit, type) and issubclass(kit, OperatorConformance)
 ]

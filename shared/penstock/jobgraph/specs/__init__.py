@@ -15,6 +15,7 @@ from penstock.jobgraph.specs.aggregates import (
 )
 from penstock.jobgraph.specs.base import Spec
 from penstock.jobgraph.specs.changes import (
+    FinalRowsSpec,
     MaterializeSpec,
     NormalizeSpec,
     SetOperationSpec,
@@ -79,6 +80,7 @@ __all__ = [
     "DeduplicateSpec",
     "EnumeratorSpec",
     "ExpandSpec",
+    "FinalRowsSpec",
     "GroupAggregateSpec",
     "JoinSpec",
     "KeyedProcessSpec",
@@ -122,7 +124,7 @@ OperatorSpec = Union[
     AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
-    MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, RowKindSpec, TableFunctionSpec,
+    FinalRowsSpec, MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, RowKindSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec, RegisteredSpec,
 ]  # fmt: skip
 

@@ -59,6 +59,32 @@ class NormalizeSpec(Spec, frozen=True, kw_only=True, tag="normalize"):
         return UPDATES
 
 
+class FinalRowsSpec(Spec, frozen=True, kw_only=True, tag="final-rows"):
+    """Keeps the rows of a bounded input, which later changes may take back, and emits those that are left at its end.
+
+    ``keys``: columns by which the rows are partitioned; (): all rows are in one subtask.
+    """
+
+    keeps_columns: ClassVar[bool] = True
+
+    keys: tuple[int, ...] = ()
+
+    def required_keys(self, width: int) -> Keys:
+        return (self.keys,)
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def native(self) -> str:
+        return "penstock.spark.ordering:final_rows"
+
+    def not_streamed(self) -> str | None:
+        return "final rows of a stream that does not end"
+
+    def meeting_keys(self, index: int) -> tuple[int, ...]:
+        return self.keys
+
+
 class SetOperationSpec(Spec, frozen=True, kw_only=True, tag="set-operation"):
     """INTERSECT or EXCEPT, with or without ALL, of two inputs that are hashed by all columns."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph.specs import LimitSpec
 from penstock.plan import soundness
+from penstock.plan.final_rows import final_rows
 from penstock.plan.lineage import opaque
 from penstock.plan.node import Node, Unary
 from penstock.types.logical import Schema
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
-    from penstock.plan.properties import Analysis
+    from penstock.plan.properties import Analysis, Properties
     from penstock.plan.translation import Translator
 
 
@@ -27,14 +29,15 @@ class Limit(Unary, frozen=True, kw_only=True, tag="limit"):
     limit: int
     schema: Schema
 
+    def properties(self, analysis: Analysis) -> Properties:
+        inner = analysis.of(self.input)
+        return replace(inner, updating=inner.updating and not analysis.final)
+
     def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
         return ((self.input, None),)
 
     def gives_nothing(self, empty: Sequence[bool]) -> bool:
         return self.limit == 0 or empty[0]
-
-    def asks_before(self, wanted: bool) -> bool:
-        return wanted
 
     def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
         return analysis.in_order(self.input, key)
@@ -54,7 +57,7 @@ class Limit(Unary, frozen=True, kw_only=True, tag="limit"):
 
     def translate(self, translator: Translator) -> PlannedOperator:
         spec = LimitSpec(offset=self.offset, limit=self.limit)
-        source = translator.single(translator.visit(self.input))
+        source = translator.single(final_rows(translator, self, self.input))
         return translator.add(
             self,
             "limit",

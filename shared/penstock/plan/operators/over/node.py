@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.functions.expr import AggregateCall, Expr, input_refs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.plan.lineage import Lineage, Meaning, Relation
     from penstock.plan.operator_graph import PlannedOperator
+    from penstock.plan.properties import Analysis, Properties
 
 
 class Over(Unary, frozen=True, kw_only=True, tag="over"):
@@ -39,6 +41,11 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
 
     def keeps_rows(self) -> bool:
         return True
+
+    def properties(self, analysis: Analysis) -> Properties:
+        """A job of final rows computes the results when the rows that are taken back have gone."""
+        inner = analysis.of(self.input)
+        return replace(inner, updating=inner.updating and not analysis.final)
 
     def carries(self) -> tuple[tuple[Node, dict[int, int] | None], ...]:
         return ((self.input, None),)

@@ -49,7 +49,7 @@ class Sink(Unary, frozen=True, kw_only=True, tag="sink"):
     def meaning(self, op: PlannedOperator, lineage: Lineage) -> Meaning:
         if isinstance(op.spec, s.SinkSpec):
             return {"writes": self.table.place()}, {}
-        assert isinstance(op.spec, s.MaterializeSpec)
+        assert isinstance(op.spec, (s.MaterializeSpec, s.FinalRowsSpec))
         below = lineage.of(self.input)
         row = words.typed(below.columns, self.input.schema.types)
         return {**words.stored_rows(below, row), "keys": words.listed(row, op.spec.keys)}, {}

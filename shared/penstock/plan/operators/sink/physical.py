@@ -1,4 +1,4 @@
-"""Writers, and the operators that put updates in order before them."""
+"""Writers, and the operators that put updates in order, or wait for final rows, before them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from penstock.config import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from penstock.errors import UnsupportedError
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.graph import Hash
+from penstock.plan.final_rows import final_rows
 from penstock.plan.operator_graph import OperatorInput
 from penstock.plan.state_size import a_row
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def sink(tr: Translator, node: Sink) -> PlannedOperator:
     """The operator of a sink, with an upsert materialiser before it where it needs one."""
-    inp = tr.visit(node.input)
+    inp = final_rows(tr, node, node.input)
     how = tr.modes.sinks[id(node)]
     table = node.table
     asked = node.parallelism or table.parallelism("sink.parallelism")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.jobgraph import specs as s
@@ -39,9 +40,11 @@ class Sort(Unary, frozen=True, kw_only=True, tag="sort"):
 
     def properties(self, analysis: Analysis) -> Properties:
         """With a limit the output updates, because new rows replace some of the first ones. It does not if
-        the job emits its rows only after the end of all input."""
+        the job emits its rows only after the end of all input, whatever the input does."""
         inner = analysis.of(self.input)
-        if analysis.final or self.limit is None:
+        if analysis.final:
+            return replace(inner, updating=False)
+        if self.limit is None:
             return inner
         return Properties(
             bounded=inner.bounded, proctimes=inner.proctimes, updating=True, unique=inner.unique
