@@ -43,7 +43,8 @@ RUNTIME_MODE = define(
     "execution.runtime-mode",
     "AUTOMATIC",
     one_of("STREAMING", "BATCH", "AUTOMATIC"),
-    "`AUTOMATIC` is `BATCH` when all sources are bounded.",
+    "`AUTOMATIC` is `BATCH` when all sources are bounded. `BATCH`: a result row comes once, at the end of the input "
+    "if a later row could take it back, so that a table of inserts alone takes an outer join, too.",
 )
 ENGINE = define(
     "execution.engine",
