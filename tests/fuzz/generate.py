@@ -295,9 +295,11 @@ class Generator(Expressions):
                 f"{r.choice(['LAG', 'LEAD'])}({{0}}, {r.randint(1, 3)}) OVER ({partition}{order})",
                 (column,),
             )
-        return Node(
-            kind, f"{{0}} OVER ({partition}{order}{frame})", (self._aggregate(kind, scope, simple=True),)
-        )
+        aggregate = self._aggregate(kind, scope, simple=True)
+        if aggregate.template.startswith(("COUNT({", "MAX(")) and self._chance(0.3):
+            function, _, argument = aggregate.template.partition("(")
+            aggregate = Node(kind, f"{function}(DISTINCT {argument}", aggregate.children)
+        return Node(kind, f"{{0}} OVER ({partition}{order}{frame})", (aggregate,))
 
     def _windowed(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types)

@@ -132,14 +132,7 @@ class Overs:
                 expected="an aggregate, or one of " + ", ".join([*_RANKS, *_SHIFTS]),
                 remedy=did_you_mean(name, [*_RANKS, *_SHIFTS]) if name else None,
             )
-        found = draft(self.ctx, inner, binder, over=True)
-        if found.distinct:
-            raise self.ctx.source.unsupported(
-                f"{name}(DISTINCT …) with OVER",
-                window,
-                remedy="leave DISTINCT out, or aggregate with GROUP BY",
-            )
-        return found
+        return draft(self.ctx, inner, binder, over=True)
 
     def _window_function(self, name: str, node: exp.Anonymous, binder: ExpressionBinder) -> AggregateDraft:
         args = [plain(binder.bind(a)) for a in node.expressions]
