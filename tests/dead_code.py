@@ -56,6 +56,7 @@ ALLOWED = {
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/sql/parser_base.py", "_parse_*"): "sqlglot, whose methods these replace",
+    ("*/sql/ddl_syntax.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/spark/datasource.py", "*"): "pyspark's data source interface",
     ("*/spark/stream_source.py", "*Offset"): "pyspark's data source interface",
     ("*/spark/stream_state.py", "handle*"): "pyspark's stateful processor interface",

@@ -155,3 +155,14 @@ def test_rows_expire_after_the_ttl():
     sub.process(Batch.of(RIGHT, [(7, "a")]), 1)
     assert sub.rows() == []
     assert len(sub.operator._sides[0]) == 0
+
+
+def test_each_side_has_its_own_time_to_live():
+    spec = JoinSpec(kind="inner", left_keys=(0,), right_keys=(1,), ttl_ms=1000, right_ttl_ms=0)
+    sub = Subtask(make_join(spec), [LEFT, RIGHT], BOTH)
+    sub.process(Batch.of(LEFT, [("a", 1)]), 0)
+    sub.process(Batch.of(RIGHT, [(7, "b")]), 1)
+    sub.processing_time(1000)
+    sub.process(Batch.of(RIGHT, [(8, "a")]), 1)
+    sub.process(Batch.of(LEFT, [("b", 2)]), 0)
+    assert sub.rows() == [("b", 2, 7, "b")]

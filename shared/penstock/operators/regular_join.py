@@ -65,7 +65,7 @@ class JoinOperator(Operator):
     def _side(self, name: str, side: int, counts_partners: bool) -> JoinSide:
         return JoinSide(
             self._keys, name, self._schemas[side], self._keys_of[side], counts_partners=counts_partners,
-            ttl_ms=self.spec.ttl_ms,
+            ttl_ms=self.spec.ttl_ms if side == LEFT or self.spec.right_ttl_ms is None else self.spec.right_ttl_ms,
         )  # fmt: skip
 
     # -- input -------------------------------------------------------------------------

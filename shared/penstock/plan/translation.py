@@ -15,7 +15,7 @@ from penstock.plan.lineage import Lineage
 from penstock.plan.operator_graph import OperatorInput, PlannedOperator
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import Interner, walk
-from penstock.types.durations import duration_text
+from penstock.plan.words import lifetime_text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -191,6 +191,4 @@ class Translator:
 
     def ttl_words(self) -> str:
         """How long state is kept, in words."""
-        return (
-            f" for {duration_text(self.ttl_ms * 1000)} after its last change" if self.ttl_ms else ", for ever"
-        )
+        return lifetime_text(self.ttl_ms)

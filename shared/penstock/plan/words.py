@@ -25,6 +25,11 @@ def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys:
     return " AND ".join(f"left.{a[i]} = right.{b[j]}" for i, j in zip(left_keys, right_keys, strict=True))
 
 
+def lifetime_text(ms: int) -> str:
+    """How long state with a time to live of ``ms`` is kept (0: for ever), in words."""
+    return f" for {duration_text(ms * 1000)} after its last change" if ms else ", for ever"
+
+
 def column_names(columns: Sequence[int], schema: Schema) -> str:
     """The names of ``columns`` in ``schema``, separated by commas."""
     return ", ".join(schema.names[i] for i in columns)

@@ -34,6 +34,9 @@ def join(spec: s.JoinSpec, left: Frame, right: Frame, output: Schema) -> Frame |
     if not _joinable(spec.left_keys, left) or not _joinable(spec.right_keys, right):
         return None
     a, b, ours, theirs = _renamed(left, right)
+    if spec.strategy is not None:
+        strategy, side = spec.strategy
+        a, b = (a.hint(strategy), b) if side == "left" else (a, b.hint(strategy))
     parts = []
     flags = spec.null_safe or (False,) * len(spec.left_keys)
     for i, j, null_safe in zip(spec.left_keys, spec.right_keys, flags, strict=True):

@@ -64,7 +64,7 @@ class Aggregation:
         self.window_columns: dict[str, InputRef] = {}
         #: Column of the aggregate's output that holds the number of the grouping set.
         self.set_index = 0
-        self.node = self._build()
+        self.node = ctx.hints.grouped(self._build(), self.relation)
 
     def _add(self, one: AggregateDraft) -> int:
         one = replace(

@@ -48,7 +48,6 @@ CLAUSES: dict[tuple[type, str], tuple[str, str]] = {
     (exp.Limit, "expressions"): ("LIMIT … BY", "WHERE rn <= n over ROW_NUMBER() OVER (PARTITION BY k ORDER BY …) AS rn"),
     (exp.Offset, "expressions"): ("LIMIT … BY", "WHERE rn <= n over ROW_NUMBER() OVER (PARTITION BY k ORDER BY …) AS rn"),
     (exp.CTE, "materialized"): ("MATERIALIZED of WITH", "leave it out"),
-    (exp.Select, "hint"): ("a hint behind SELECT", "leave it out: the planner chooses how to join"),
     (exp.Select, "distribute"): ("DISTRIBUTE BY", "leave it out: the planner distributes rows"),
     (exp.Select, "cluster"): ("CLUSTER BY", "ORDER BY"),
     (exp.Select, "sort"): ("SORT BY", "ORDER BY"),

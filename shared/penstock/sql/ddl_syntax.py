@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import TokenType
 
@@ -27,11 +28,12 @@ from penstock.sql.statements import (
     catalog_name,
     foreign_part,
 )
-from penstock.sql.syntax import OptionsHint
+from penstock.sql.syntax import OptionsHint, SelectHint
 
 if TYPE_CHECKING:
-    from sqlglot import exp
+    from collections.abc import Callable
 
+T = TypeVar("T")
 
 _LIKE_FEATURES = (
     "ALL",
@@ -66,17 +68,55 @@ class DdlSyntax(FlinkParser):
         for hint in behind:
             if not hint.text.strip().upper().startswith("OPTIONS"):
                 continue
-            # Blanks stand for the text before the hint, so that a position in the hint is one in the whole
-            # text.
-            padded = re.sub(r"[^\n]", " ", self.sql[: hint.start]) + hint.text
-            inner: Any = type(self)(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
-            found.update(inner._parse(lambda p: p._hinted_options(), Flink().tokenize(padded), padded)[0])
-            hint.taken, text = True, text + hint.text
+            found.update(self._inside(hint, lambda p: p._hinted_options()))
+            text += hint.text
         if not text:
             return None
         node = OptionsHint(this=text)
         node.meta["options"] = found
         return node
+
+    def _inside(self, hint: Hint, method: Callable[[Any], T]) -> T:
+        """What ``method`` parses of a hint's text. Blanks stand for the text before the hint, so that a position in
+        the hint is one in the whole text."""
+        padded = re.sub(r"[^\n]", " ", self.sql[: hint.start]) + hint.text
+        inner: Any = type(self)(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
+        parsed: T = inner._parse(method, Flink().tokenize(padded), padded)[0]
+        hint.taken = True
+        return parsed
+
+    def _parse_hint(self) -> exp.Hint | None:
+        """The hints directly behind the word SELECT."""
+        behind = getattr(self, "hints", {}).get(self._prev.end, []) if self._prev else []
+        hints = [one for hint in behind for one in self._inside(hint, lambda p: p._select_hints())]
+        return exp.Hint(expressions=hints) if hints else None
+
+    def _select_hints(self) -> list[SelectHint]:
+        """Parses ``NAME(table, …), NAME('table' = 'value', …) …``."""
+        hints: list[SelectHint] = []
+        while self._curr:
+            if hints:
+                self._match(TokenType.COMMA)
+            token = self._curr
+            hint = SelectHint(this=self._name("a hint's name").name)
+            hint.update_positions(token)
+            names: list[str] = []
+            options: dict[str, str] = {}
+            if self._match(TokenType.L_PAREN):
+                while not self._match(TokenType.R_PAREN):
+                    if (names or options) and not self._match(TokenType.COMMA):
+                        self.raise_error("Expecting ',' or ')' in the hint")
+                    word = self._hinted_word("a table's name, or 'key' = 'value'")
+                    if self._match(TokenType.EQ):
+                        options[word] = self._hinted_word(f"the value of '{word}'")
+                    else:
+                        names.append(word)
+            hint.meta.update(names=names, options=options)
+            hints.append(hint)
+        return hints
+
+    def _hinted_word(self, what: str) -> str:
+        return self._prev.text if self._match(TokenType.STRING) else self._name(what).name
 
     def _hinted_options(self) -> dict[str, str]:
         self._expect("OPTIONS")

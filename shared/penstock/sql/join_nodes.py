@@ -61,7 +61,7 @@ def make_join(
         condition=bound,
         schema=schema,
     )
-    relation = joined(left, right, result)
+    relation = joined(left, right, ctx.hints.hinted(result, left, right))
     if using:
         relation = _merge_using(ctx, relation, using, kind, len(left.node.schema))
     return relation

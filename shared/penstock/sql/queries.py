@@ -31,6 +31,7 @@ from penstock.sql.qualify import either, qualified
 from penstock.sql.reading import natural_name
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
+from penstock.sql.select_hints import NO_HINTS, SelectHints, check_tables, select_hints
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
 from penstock.sql.subqueries import bind_condition, bind_where
@@ -56,11 +57,13 @@ class QueryBinder:
         *,
         ctes: Mapping[str, Relation] | None = None,
         analysis: Analysis | None = None,
+        hints: SelectHints = NO_HINTS,
     ) -> None:
         self.catalog = catalog
         self.config = config
         self.source = source
         self.ctes = dict(ctes or {})
+        self.hints = hints
         self.analysis = analysis or Analysis()
         self.zone = LOCAL_TIME_ZONE.read(config)
 
@@ -122,7 +125,7 @@ class QueryBinder:
                 inner = ordered(self, node, inner) if self._modified(node) else inner
                 return self._aliased(inner, node.args.get("alias"))
             case exp.Select():
-                return self._with(node)._select(node)
+                return self._with(node)._hinted(node)._select(node)
             case exp.SetOperation():
                 ctx = self._with(node)
                 return (
@@ -185,8 +188,18 @@ class QueryBinder:
 
     # -- SELECT ----------------------------------------------------------------------------------
 
+    def _hinted(self, select: exp.Select) -> QueryBinder:
+        """The binder of a SELECT, with its own hints only."""
+        hints = select_hints(self, select)
+        if hints is self.hints:
+            return self
+        return QueryBinder(
+            self.catalog, self.config, self.source, ctes=self.ctes, analysis=self.analysis, hints=hints
+        )
+
     def _select(self, select: exp.Select) -> Relation:
         relation = self.from_clause(select)
+        check_tables(self, select, self.hints, relation)
         where = select.args.get("where")
         if where is not None:
             relation = bind_where(self, relation, where.this)

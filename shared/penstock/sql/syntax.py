@@ -57,6 +57,13 @@ class OptionsHint(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class SelectHint(exp.Expression):
+    """A hint behind SELECT. ``this``: its name; ``meta['names']`` has the tables and ``meta['options']`` the options
+    in its parentheses."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class JsonCall(exp.Expression):
     """A JSON function with clauses, which are a dict in ``meta['options']``."""
 

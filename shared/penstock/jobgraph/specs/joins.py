@@ -30,6 +30,10 @@ class JoinSpec(Spec, frozen=True, kw_only=True, tag="join"):
     left_unique: tuple[int, ...] = ()
     right_unique: tuple[int, ...] = ()
     ttl_ms: int = 0
+    #: The time to live of the right side's rows; None: ``ttl_ms``, as that of the left side's.
+    right_ttl_ms: int | None = None
+    #: How Spark is to run the join, and the input that this is said of. It changes no row.
+    strategy: tuple[Literal["broadcast", "shuffle_hash", "merge"], Literal["left", "right"]] | None = None
 
     def required_keys(self, width: int) -> Keys:
         return (self.left_keys, self.right_keys)

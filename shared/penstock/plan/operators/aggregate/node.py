@@ -126,6 +126,8 @@ class Aggregate(Grouping, frozen=True, kw_only=True, tag="aggregate"):
     input: Node
     keys: tuple[int, ...]
     aggregates: tuple[AggregateCall, ...]
+    #: How long a group is kept, ms; 0: for ever; None: ``table.exec.state.ttl``.
+    lifetime: int | None = None
     schema: Schema
 
     def kept_calls(self, need: set[int]) -> list[int]:

@@ -8,6 +8,7 @@ from penstock.jobgraph import specs as s
 from penstock.plan.operator_graph import OperatorInput
 from penstock.plan.operators.aggregate.partials import partials, splits
 from penstock.plan.state_size import about, aggregates_bytes
+from penstock.plan.words import lifetime_text
 
 if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
@@ -22,17 +23,18 @@ def aggregate(tr: Translator, node: Aggregate) -> PlannedOperator:
     """The operators of a group aggregate, in one phase or two."""
     inp = tr.visit(node.input)
     known = tr.analysis.of(node.input)
+    lifetime = tr.ttl_ms if node.lifetime is None else node.lifetime
     common: dict[str, Any] = {
         "aggregates": node.aggregates,
         "retracts": known.updating,
         "emit_before": tr.modes.before(node),
         "bounded_final": tr.analysis.final,
-        "ttl_ms": tr.ttl_ms,
+        "ttl_ms": lifetime,
     }
     keys = tuple(range(len(node.keys)))
     types = node.input.schema.types
     size, growing = aggregates_bytes([types[k] for k in node.keys], node.aggregates, types)
-    kept = "until the end" if tr.analysis.final else tr.ttl_words().lstrip(", ")
+    kept = "until the end" if tr.analysis.final else lifetime_text(lifetime).lstrip(", ")
     facts: dict[str, Any] = {
         "hashed": keys or None,
         "keeps": f"one row per key {kept} ({about(size, 'key')}{growing})",

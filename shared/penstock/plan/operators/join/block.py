@@ -47,6 +47,8 @@ class _Block:
     conditions: list[Expr] = field(default_factory=list)
     outputs: list[Expr] = field(default_factory=list)
     written: Tree = 0
+    #: Whether a join of the block has hints: then all stay in the written order.
+    hinted: bool = False
 
     def columns(self, number: int) -> list[int]:
         return [i for i, owner in enumerate(self.owner) if owner == number]
@@ -80,8 +82,8 @@ def arrange(node: n.Join, parts: Sequence[Expr], shared: Collection[int]) -> Arr
     conditions = [*own, *(substitute(p, block.outputs) for p in given)]
     facts = _facts(block, conditions)
     equal = EqualColumns(conditions)
-    found = order(block.written, _connections(block, conditions, equal))
-    derived = _derived(found, block, conditions, equal)
+    found = block.written if block.hinted else order(block.written, _connections(block, conditions, equal))
+    derived = [] if block.hinted else _derived(found, block, conditions, equal)
     joins: list[n.Join] = []
     if found == block.written and not derived:
         join = _with_facts(node, facts, shared, joins)
@@ -131,6 +133,7 @@ def _take(
     if top or _leads_on(node, shared):
         match node:
             case n.Join():
+                block.hinted |= node.hinted
                 left, ours = _take(node.left, block, shared, top=False)
                 right, theirs = _take(node.right, block, shared, top=False)
                 both = [*ours, *theirs]

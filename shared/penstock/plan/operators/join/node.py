@@ -123,7 +123,17 @@ class Join(Pairing, frozen=True, kw_only=True, tag="join"):
     condition: Expr | None = None
     interval: tuple[int, int, int, int] | None = None
     window: tuple[tuple[int, int], tuple[int, int]] | None = None
+    #: How long a regular join keeps the rows of the left and the right input, ms; 0: for ever; None:
+    #: ``table.exec.state.ttl``.
+    lifetimes: tuple[int | None, int | None] = (None, None)
+    #: How Spark is to run the join, and the input that this is said of.
+    strategy: tuple[Literal["broadcast", "shuffle_hash", "merge"], Literal["left", "right"]] | None = None
     schema: Schema
+
+    @property
+    def hinted(self) -> bool:
+        """Whether the query says something of just this join, which therefore stays where it is written."""
+        return self.lifetimes != (None, None) or self.strategy is not None
 
     # -- columns -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from penstock.plan.changelog import smallest_key
 from penstock.plan.operator_graph import OperatorInput, fetched_late
 from penstock.plan.operators.join.maximum import RowsOfMaximum, rows_of_maximum
 from penstock.plan.state_size import join_growth, join_words
+from penstock.plan.words import lifetime_text
 from penstock.types.durations import shifted
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ def join(tr: Translator, node: Join) -> PlannedOperator:
     if node.window is not None:
         return _window_join(tr, node, left, right)
     known = (tr.analysis.of(node.left), tr.analysis.of(node.right))
+    first_ms, second_ms = node.lifetimes
+    lifetimes = (tr.ttl_ms if first_ms is None else first_ms, tr.ttl_ms if second_ms is None else second_ms)
     if node.interval is None:
-        _check_unbounded(tr, node, known)
+        _check_unbounded(tr, node, known, lifetimes)
     first, parallelism = tr.keyed(left, node.left_keys)
     second, _ = tr.keyed(right, node.right_keys)
     spec = s.JoinSpec(
@@ -43,7 +46,9 @@ def join(tr: Translator, node: Join) -> PlannedOperator:
         null_safe=node.null_safe,
         left_unique=smallest_key(known[0].unique),
         right_unique=smallest_key(known[1].unique),
-        ttl_ms=0 if node.interval else tr.ttl_ms,
+        ttl_ms=0 if node.interval else lifetimes[0],
+        right_ttl_ms=None if node.interval or lifetimes[0] == lifetimes[1] else lifetimes[1],
+        strategy=node.strategy,
     )
     hashed = node.left_keys if node.left_keys and node.kind in ("inner", "left", "semi", "anti") else None
     size = join_words(node.left.schema.types, node.right.schema.types)
@@ -57,8 +62,14 @@ def join(tr: Translator, node: Join) -> PlannedOperator:
         )  # fmt: skip
     return tr.add(
         node, "join", f"Join({node.kind})", spec, [first, second], parallelism=parallelism, hashed=hashed,
-        keeps=f"all rows of both sides{tr.ttl_words()} ({size})", notes=_notes(spec, node),
+        keeps=f"all rows of both sides{_kept(lifetimes)} ({size})", notes=_notes(spec, node),
     )  # fmt: skip
+
+
+def _kept(lifetimes: tuple[int, int]) -> str:
+    """How long a join keeps the rows of its sides, in words."""
+    left, right = (lifetime_text(ms) for ms in lifetimes)
+    return left if left == right else f": the left{left.lstrip(',')}, the right{right.lstrip(',')}"
 
 
 def _notes(spec: s.JoinSpec, node: Join) -> tuple[Note, ...]:
@@ -94,8 +105,8 @@ def _top_rows(tr: Translator, node: Join, beaten: RowsOfMaximum) -> tuple[Operat
     return OperatorInput(top), right
 
 
-def _check_unbounded(tr: Translator, node: Join, known: tuple[Any, ...]) -> None:
-    if all(p.bounded for p in known) or tr.ttl_ms:
+def _check_unbounded(tr: Translator, node: Join, known: tuple[Any, ...], lifetimes: tuple[int, int]) -> None:
+    if all(p.bounded for p in known) or all(lifetimes):
         return
     if JOIN_UNBOUNDED_STATE.read(tr.config) == "allow":
         return
