@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 from decimal import Decimal
 
 import pytest
@@ -232,3 +233,34 @@ def test_options_and_types_are_checked():
         json.check(Schema.of(("r", t.RawType())), {})
     with pytest.raises(ConnectorError, match="'json'"):
         get_format("jsn")
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", '"', "a\x01"])
+@pytest.mark.parametrize("skips_nulls", [False, True])
+@pytest.mark.parametrize("rows", [2, 200])
+def test_names_that_json_escapes(name, skips_nulls, rows):
+    """In a record, in a ROW within it, in files and in the records of change formats."""
+    inner = t.RowType((Field(name, t.IntType()), Field("y", t.VarCharType())))
+    schema = Schema((Field(name, t.BigIntType()), Field("r", inner), Field("rs", t.ArrayType(inner))))
+    given = [(1, {name: 2, "y": "z"}, [{name: 3, "y": None}]), (None, None, None)] * (rows // 2)
+    options = {"json.encode.ignore-null-fields": str(skips_nulls).lower()}
+    messages = get_format("json").encoder(schema, options).encode(Batch.of(schema, given))
+    assert json.loads(messages[0])[name] == 1
+    assert json.loads(messages[0])["r"] == {name: 2, "y": "z"}
+    assert json.loads(messages[1]) == ({} if skips_nulls else {name: None, "r": None, "rs": None})
+    assert decoder(schema).decode(messages, where).to_pylist() == given
+    assert decoder(schema).decode_batch(b"\n".join(messages), "a file").to_pylist() == given
+    assert decoder(schema, [0]).decode(messages, where).to_pylist() == [(row[0],) for row in given]
+    format_ = get_format("debezium-json")
+    changes = format_.encoder(schema, {}).encode(Batch.of(schema, given))
+    ctx = FormatContext(schema, range(3), {}, None, {})
+    assert format_.decoder(ctx).decode(changes, where).to_pylist() == given
+
+
+def test_a_bad_value_under_a_name_that_json_escapes():
+    bad = []
+    schema = Schema.of(('a"b', t.IntType()), ("c", t.IntType()))
+    got = decoder(schema, bad=bad).decode([b'{"a\\"b": 1, "c": 2}', b'{"a\\"b": "x"}', b"nothing"], where)
+    assert got.to_pylist() == [(1, 2)]
+    assert 'a"b' in str(bad[0][0])
+    assert len(bad) == 2

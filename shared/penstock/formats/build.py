@@ -36,6 +36,11 @@ def field_attribute(index: int) -> str:
     return f"f{index}"
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether JSON writes the name as it is. msgspec takes no other name as a field of a struct."""
+    return not any(c in '"\\' or c < " " for c in name)
+
+
 def build_column(type_: t.LogicalType, values: list[Any]) -> Column:
     """One column of ``len(values)`` rows."""
     return column_of(type_, build_array(type_, values))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Format, FormatContext
-from penstock.formats.build import build_column, field_attribute
+from penstock.formats.build import build_column, field_attribute, is_plain_name
 from penstock.formats.by_kernel import Decoded, of_lines, of_messages, with_rest
 from penstock.formats.json_kernel import kernel_of
 from penstock.formats.json_lenient import LenientConverter
@@ -30,7 +30,7 @@ from penstock.types import logical as t
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.formats.json_encode import JsonEncoder
     from penstock.types.logical import Schema
@@ -103,6 +103,20 @@ def record_struct(
     return msgspec.defstruct("Record", members, rename=rename, gc=False)
 
 
+def has_plain_names(fields: Iterable[t.Field]) -> bool:
+    """Whether all names of the fields, and of the fields of their ROWs, are plain (``is_plain_name``)."""
+    return all(is_plain_name(f.name) and _plain_inside(f.type) for f in fields)
+
+
+def _plain_inside(type_: t.LogicalType) -> bool:
+    match type_:
+        case t.ArrayType(element=inner) | t.MapType(value=inner):
+            return _plain_inside(inner)
+        case t.RowType(fields=fields):
+            return has_plain_names(fields)
+    return True
+
+
 class JsonDecoder(Decoder):
     """Decodes JSON objects and JSON lines. Raises ConnectorError for options that exclude each other."""
 
@@ -122,11 +136,15 @@ class JsonDecoder(Decoder):
         self._extra = ctx.extra
         self._schema = ctx.schema.select(ctx.projection)
         fields = [(f.name, f.type) for f in self._schema.fields]
-        decoder = msgspec.json.Decoder(record_struct(fields, required=self._fail_on_missing))
+        #: Whether records are decoded into a struct. If not, each is parsed and converted by name.
+        self._as_struct = has_plain_names(self._schema.fields)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+            record_struct(fields, required=self._fail_on_missing) if self._as_struct else dict[str, Any]
+        )
         self._decode_one, self._decode_lines = decoder.decode, decoder.decode_lines
         self._columns = [(field_attribute(i), type_) for i, (_, type_) in enumerate(fields)]
         self._lenient: LenientConverter | None = None
-        self._kernel = kernel_of(self._schema, required=self._fail_on_missing)
+        self._kernel = kernel_of(self._schema, required=self._fail_on_missing) if self._as_struct else None
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         if not self._columns:
@@ -142,6 +160,8 @@ class JsonDecoder(Decoder):
 
     def _decode_each(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Decoded:
         """Without the kernel; ``rows``: those that were not rejected."""
+        if not self._as_struct:
+            return self._decode_leniently(messages, where)
         try:
             decode_one = self._decode_one
             batch = self._build([decode_one(m) for m in messages])
@@ -173,6 +193,8 @@ class JsonDecoder(Decoder):
             done = self._kernel.decode(lines)
             if done is not None and len(done.rows) == len(lines.start):
                 return done.batch
+        if not self._as_struct:
+            return None
         text = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(text == _LINE_END)
         if not (data.startswith(b"{") and data.endswith(b"}")):

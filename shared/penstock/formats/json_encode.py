@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.formats.api import Encoder
-from penstock.formats.build import field_attribute
+from penstock.formats.build import field_attribute, is_plain_name
 from penstock.formats.json_text import TextRows
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.types import Batch
     from penstock.types.logical import Schema
@@ -28,9 +28,7 @@ class JsonEncoder(Encoder):
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         self._iso = options["json.timestamp-format.standard"] == "ISO-8601"
         skip_nulls = options["json.encode.ignore-null-fields"]
-        members: list[Any] = [(field_attribute(i), Any, None) for i in range(len(schema))]
-        rename = {field_attribute(i): f.name for i, f in enumerate(schema.fields)}
-        self._record = msgspec.defstruct("Record", members, rename=rename, gc=False, omit_defaults=skip_nulls)
+        self._record = _maker(schema.names, skip_nulls=skip_nulls)
         self._encode = msgspec.json.Encoder(decimal_format="number").encode
         names = [msgspec.json.encode(f.name).decode() for f in schema.fields]
         self._texts = TextRows(schema, names) if TextRows.can(schema) and not skip_nulls else None
@@ -58,6 +56,20 @@ class JsonEncoder(Encoder):
     def encode_batch(self, batch: Batch) -> bytes:
         lines = self.encode(batch)
         return b"\n".join(lines) + b"\n" if lines else b""
+
+
+def _maker(names: Sequence[str], *, skip_nulls: bool) -> Callable[..., Any]:
+    """Makes of a row's values what msgspec writes as an object. ``skip_nulls``: without members that are NULL."""
+    if all(map(is_plain_name, names)):
+        members: list[Any] = [(field_attribute(i), Any, None) for i in range(len(names))]
+        rename = {field_attribute(i): name for i, name in enumerate(names)}
+        return msgspec.defstruct("Record", members, rename=rename, gc=False, omit_defaults=skip_nulls)
+
+    def record(*row: Any) -> dict[str, Any]:
+        pairs = zip(names, row, strict=True)
+        return {name: value for name, value in pairs if not (skip_nulls and value is None)}
+
+    return record
 
 
 def timestamps_as_text(array: pa.Array, *, iso: bool) -> pa.Array:
