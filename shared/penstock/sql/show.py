@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
 from penstock.redaction import hidden_note, shown_options
@@ -38,9 +38,7 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
         names = table_partitions(catalog.table(statement.name or "", where), where)
         return ("partition name",), tuple((name,) for name in names)
     head, rows = _listed(catalog, statement, where)
-    return head, tuple(
-        row for row in rows if statement.pattern is None or _like(statement.pattern, str(row[0]))
-    )
+    return head, tuple(row for row in rows if _fits(statement, str(row[0]), where))
 
 
 def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
@@ -75,12 +73,35 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
     return _columns(_find(catalog, statement.name or "", where))
 
 
-def _like(pattern: Pattern, text: str) -> bool:
-    """Whether ``text`` fits the pattern of LIKE, in which ``%`` stands for any
-    text and ``_`` for any character."""
-    parts = [".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern.text]
+def _fits(statement: Show, name: str, where: str) -> bool:
+    """Whether SHOW lists ``name``. LIKE is exact about case, but a function that Penstock brings has both spellings, as
+    Flink spells some of them in capitals (``ARRAY_SORT``) and others not (``upper``)."""
+    pattern = statement.pattern
+    if pattern is None:
+        return True
+    spellings = (
+        {name, name.lower()} if statement.what == "FUNCTIONS" and name in known_functions() else {name}
+    )
+    return any(_like(pattern, spelling, where) for spelling in spellings) != pattern.negated
+
+
+def _like(pattern: Pattern, text: str, where: str) -> bool:
+    """Whether ``text`` fits the pattern of LIKE, in which ``%`` stands for any text, ``_`` for any character, and a
+    backslash makes the character behind it stand for itself."""
+    parts = []
+    for escaped, character in re.findall(r"(\\?)(.|$)", pattern.text, re.DOTALL):
+        if escaped and character not in ("%", "_", "\\"):
+            raise SpecError(
+                "a backslash in a pattern stands before nothing that it could protect",
+                expected=r"\%, \_ or \\",
+                got=repr(pattern.text),
+                where=where,
+                remedy=r"write \\ for a backslash",
+            )
+        wild = {"%": ".*", "_": "."}.get(character) if not escaped else None
+        parts.append(wild or re.escape(character))
     flags = re.DOTALL | (re.IGNORECASE if pattern.ignore_case else 0)
-    return bool(re.fullmatch("".join(parts), text, flags)) != pattern.negated
+    return bool(re.fullmatch("".join(parts), text, flags))
 
 
 def describe_rows(catalog: Catalog, statement: Describe) -> Rows:
