@@ -105,6 +105,23 @@ def test_several_columns_make_the_id_and_the_index(harness, shared_opensearch):
     assert list(shared_opensearch.documents(f"{word}-2024-02")) == ["2/y/2024-02-01 00:00:00.000"]
 
 
+@pytest.mark.cluster
+def test_keys_with_the_delimiter_in_them_are_documents_of_their_own(harness, shared_opensearch):
+    index = f"i{uuid.uuid4().hex}"
+    schema = Schema.of(("a", t.VarCharType()), ("b", t.VarCharType()))
+
+    async def write():
+        writer = await harness.writer(schema, table(shared_opensearch, index), pushed={"keys": [0, 1]})
+        writer.write(Batch.of(schema, [("a_b", "c"), ("a", "b_c"), ("x\\", "y")]))
+        await writer.begin_checkpoint(1)
+        writer.write(Batch.of(schema, [("a", "b_c")], [D]))
+        await writer.begin_checkpoint(2)
+        await writer.close()
+
+    asyncio.run(write())
+    assert set(shared_opensearch.documents(index)) == {"a\\_b_c", "x\\\\_y"}
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

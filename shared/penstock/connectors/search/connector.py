@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.search.bulk import check_server, hosts_of
+from penstock.connectors.search.ids import DocumentIds
 from penstock.connectors.search.index import IndexName
 from penstock.connectors.search.settings import options_of
 from penstock.connectors.simple import DeclaredConnector
@@ -44,7 +45,9 @@ class _Search(DeclaredConnector):
         format_.encoder(table.schema, table.options)
         hosts_of(options, owner)
         IndexName(options["index"], table.schema, owner)
-        check_scalars([f for f in table.schema.fields if f.name in table.primary_key], owner)
+        key = [f for f in table.schema.fields if f.name in table.primary_key]
+        check_scalars(key, owner)
+        DocumentIds(options["document-id.key-delimiter"], [f.type for f in key], owner)
         check_server(options, owner)
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ def options_of(name: str) -> OptionSet:
         [
             Option("hosts", text, None, "http://host:9200, ';' between several.", required=True),
             Option("index", text, None, "The index, with columns and times in it: 'orders-{at|yyyy-MM-dd}'.", required=True),
-            Option("document-id.key-delimiter", text, "_", "Stands between the values of a primary key in a document's id."),
+            Option("document-id.key-delimiter", text, "_", "Stands between the values of a primary key in a document's id. A value's own gets a backslash where two keys could have one id."),
             Option("username", text, None, "To log in with."),
             Option("password", text, None, "To log in with."),
             Option("connection.path-prefix", text, "", "Stands before each path of a request."),

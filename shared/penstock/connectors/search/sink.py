@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.connectors.away import FIRST_PAUSE_S, MOST_PAUSE_S
 from penstock.connectors.buffered import BufferedWriter
 from penstock.connectors.search.bulk import Action, Server, passing, record_error
+from penstock.connectors.search.ids import DocumentIds
 from penstock.connectors.search.index import IndexName
-from penstock.connectors.texts import written
 from penstock.errors import BrokerError, ConnectorError, RecordError
 from penstock.formats import message_format
 from penstock.types.batch import RowKind
@@ -49,6 +49,7 @@ class SearchWriter(BufferedWriter):
         self._index = IndexName(options["index"], table.schema, owner)
         format_ = message_format(table.options.get("format", "json"), where=owner)
         self._encoder = format_.encoder(table.schema, table.options)
+        self._types = table.schema.types
         self._prefix, self._count = uuid.uuid4().hex, 0
 
     def _most_retries(self) -> int | None:
@@ -65,6 +66,8 @@ class SearchWriter(BufferedWriter):
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
         self._keys: list[int] = list(ctx.pushed.get("keys") or ())
+        types = [self._types[k] for k in self._keys]
+        self._made = DocumentIds(self._options["document-id.key-delimiter"], types, self._owner)
         await self._encoder.open()
 
     def encode(self, batch: Batch) -> Sequence[Action]:
@@ -89,9 +92,7 @@ class SearchWriter(BufferedWriter):
         if not self._keys:
             first, self._count = self._count, self._count + len(batch)
             return [f"{self._prefix}-{i}" for i in range(first, self._count)]
-        delimiter = self._options["document-id.key-delimiter"]
-        rows = written([batch.columns[k] for k in self._keys])
-        return [None if None in row else delimiter.join(map(str, row)) for row in rows]
+        return self._made.of([batch.columns[k] for k in self._keys])
 
     def _index_of_a_deletion(self) -> ConnectorError:
         return ConnectorError(
