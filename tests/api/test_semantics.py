@@ -1,4 +1,4 @@
-"""The table of ``semantics.py`` on the streaming engine, in every mode."""
+"""The tables of ``semantics.py`` and ``semantics_windows.py`` on the streaming engine, in every mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.semantics import CASES, MODES, Case, environment
+from tests.api import semantics, semantics_windows
+from tests.api.semantics import MODES, Case, environment
+
+CASES = [*semantics.CASES, *semantics_windows.CASES]
 
 RUNS = [(case, mode) for case in CASES for mode in MODES if case.expected(mode) is not None]
 

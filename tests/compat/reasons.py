@@ -7,7 +7,6 @@ _BY_OPTIONS = (
 _JAVA = "it wraps an object of Java, and there is no Java here"
 _NO_JVM_SETTING = "a setting of Java's serializers, which are not there"
 _TYPES = "types are made by `Types`; these are PyFlink's wrappers of Java's"
-_ASSIGNER = "windows are assigned to whole batches by `WindowSpec`; assigners of one's own are not there yet"
 _LATER = "not there yet"
 _FORMAT = "the option `format` of a source or sink has the same formats"
 
@@ -43,11 +42,6 @@ REASONS: list[tuple[str, str]] = [
     ("datastream.data_stream.*.key_by", "the selector may be several names of columns; by position and by name as in PyFlink"),
     ("datastream.data_stream.*.aggregate", "built-in aggregates may be several; by position and by name as in PyFlink"),
     ("datastream.data_stream.*", _LATER),
-    ("datastream.window.*.assign_windows", _ASSIGNER),
-    ("datastream.window.*.get_default_trigger", _ASSIGNER),
-    ("datastream.window.*.get_window_serializer", _ASSIGNER),
-    ("datastream.window.*.is_event_time", _ASSIGNER),
-    ("datastream.window.*.merge_windows", _ASSIGNER),
     ("datastream.window.*", "a part of PyFlink's own window operator"),
     ("datastream.stream_execution_environment.*", _LATER),
 ]  # fmt: skip

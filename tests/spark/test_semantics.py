@@ -12,10 +12,12 @@ import pytest
 
 from penstock.api import Sink, Types
 from penstock.spark.engine import SparkJob
-from tests.api.semantics import CASES, environment
+from tests.api import semantics, semantics_windows
+from tests.api.semantics import environment
 
 #: A program that says STREAMING never runs on Spark; AUTOMATIC is BATCH by the time it is planned.
 MODES = (None, "BATCH")
+CASES = [*semantics.CASES, *semantics_windows.CASES]
 CHOSEN = (
     "tumbling × continuous", "session × count", "session × purging count", "global × event time", "clock × its own",
     "session by the clock × continuous", "reduce in the order of event time", "sum", "event timers",
@@ -23,7 +25,8 @@ CHOSEN = (
     "connect: in BATCH by event time, over both inputs", "connect with broadcast rules: data with event times",
     "union of one with event times, by key", "sessions with a gap of each record", "cumulative windows",
     "overlapping count windows", "windows of all", "co-flat-map", "a map function with keyed state", "async, in order",
-    "async, as answers come, by key",
+    "async, as answers come, by key", "join over windows", "co-group over windows", "the last two of a window",
+    "evicted after a sum", "windows of an assigner of one's own", "merging windows, a trigger of one's own",
 )  # fmt: skip
 RUNS = [(case, mode) for case in CASES if case.name in CHOSEN for mode in MODES
     if case.expected(mode, spark=True) is not None]  # fmt: skip

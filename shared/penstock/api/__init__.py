@@ -41,11 +41,14 @@ if TYPE_CHECKING:
         AllWindowFunction,
         BroadcastProcessFunction,
         CoFlatMapFunction,
+        CoGroupFunction,
         CoMapFunction,
         CoProcessFunction,
         FilterFunction,
+        FlatJoinFunction,
         FlatMapFunction,
         Function,
+        JoinFunction,
         KeyedBroadcastProcessFunction,
         KeyedCoProcessFunction,
         KeyedProcessFunction,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.api.step_settings import DataStreamSink
     from penstock.api.typeinfo import Types
     from penstock.api.user_functions import ScalarFunction, TableFunction, udaf, udf, udtf
+    from penstock.api.window_assigner import MergingWindowAssigner, WindowAssigner
     from penstock.api.windowed import WindowedStream
     from penstock.api.windows import (
         CumulativeEventTimeWindows,
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
         TumblingEventTimeWindows,
         TumblingProcessingTimeWindows,
     )
+    from penstock.operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
     from penstock.operators.output_tag import OutputTag
     from penstock.operators.process_context import TimeDomain
     from penstock.operators.user_code import RuntimeContext
@@ -84,6 +89,7 @@ if TYPE_CHECKING:
         CountTrigger,
         CountWindow,
         EventTimeTrigger,
+        GlobalWindow,
         NeverTrigger,
         ProcessingTimeTrigger,
         PurgingTrigger,
@@ -118,33 +124,40 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Configuration",
     "ConnectedStreams",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
     "CountTrigger",
     "CountWindow",
     "CumulativeEventTimeWindows",
     "DataStream",
     "DataStreamSink",
+    "DeltaEvictor",
     "Duration",
     "Encoder",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
+    "Evictor",
     "ExecutionConfig",
     "ExternalizedCheckpointRetention",
     "FileSink",
     "FileSource",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "GlobalWindow",
     "GlobalWindows",
     "HybridSource",
     "Instant",
     "JobClient",
     "JobExecutionResult",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -153,6 +166,7 @@ __all__ = [
     "ListStateDescriptor",
     "MapFunction",
     "MapStateDescriptor",
+    "MergingWindowAssigner",
     "NatsSink",
     "NatsSource",
     "NeverTrigger",
@@ -185,8 +199,10 @@ __all__ = [
     "TableFunction",
     "Time",
     "TimeDomain",
+    "TimeEvictor",
     "TimeWindow",
     "TimestampAssigner",
+    "TimestampedValue",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",
@@ -194,6 +210,7 @@ __all__ = [
     "Types",
     "ValueStateDescriptor",
     "WatermarkStrategy",
+    "WindowAssigner",
     "WindowFunction",
     "WindowedStream",
     "agg",
@@ -204,6 +221,8 @@ __all__ = [
 
 #: Where each name is defined. A test checks that this table and the imports above agree.
 _WHERE = {
+    "penstock.operators.evictors": ("CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue",),
+    "penstock.api.window_assigner": ("MergingWindowAssigner", "WindowAssigner",),
     "penstock.api.common": ("Duration", "Instant", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.async_data_stream": ("AsyncDataStream",),
     "penstock.api.async_functions": ("AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
@@ -221,7 +240,7 @@ _WHERE = {
     "penstock.api.all_windowed": ("AllWindowedStream",),
     "penstock.api.environment": ("StreamExecutionEnvironment",),
     "penstock.api.execution": ("JobClient", "JobExecutionResult"),
-    "penstock.api.functions": (
+    "penstock.api.functions": ("CoGroupFunction", "FlatJoinFunction", "JoinFunction",
         "AggregateFunction", "AllWindowFunction", "CoFlatMapFunction", "Partitioner", "ProcessAllWindowFunction", "Function", "BroadcastProcessFunction", "CoMapFunction", "CoProcessFunction",
         "FilterFunction", "FlatMapFunction", "KeyedBroadcastProcessFunction", "KeyedCoProcessFunction",
         "KeyedProcessFunction", "KeySelector", "MapFunction", "ProcessFunction",
@@ -240,7 +259,7 @@ _WHERE = {
     "penstock.operators.output_tag": ("OutputTag",),
     "penstock.operators.process_context": ("TimeDomain",),
     "penstock.operators.user_code": ("RuntimeContext",),
-    "penstock.operators.window_functions": (
+    "penstock.operators.window_functions": ("GlobalWindow",
         "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountTrigger", "CountWindow", "EventTimeTrigger", "SessionWindowTimeGapExtractor",
         "NeverTrigger", "ProcessingTimeTrigger", "PurgingTrigger", "TimeWindow", "Trigger", "TriggerResult",
     ),

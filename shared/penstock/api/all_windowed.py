@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.api.datastream import DataStream
+    from penstock.operators.evictors import Evictor
     from penstock.operators.output_tag import OutputTag
     from penstock.operators.window_functions import Trigger
     from penstock.types import logical as t
@@ -29,6 +30,11 @@ class AllWindowedStream:
     def trigger(self, trigger: Trigger) -> Self:
         """Let ``trigger`` say when windows give results, instead of at their end."""
         self._windows.trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Evictor) -> Self:
+        """Let ``evictor`` drop elements before or after the window's function."""
+        self._windows.evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: Any) -> Self:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.keyed import KeyedStream
     from penstock.api.results import CloseableIterator
-    from penstock.api.windows import WindowAssigner
+    from penstock.api.window_assigner import WindowAssigner
+    from penstock.api.window_joins import Where
     from penstock.operators.output_tag import OutputTag
 
 
@@ -302,6 +303,15 @@ class DataStream(StepSettings, Partitions):
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams:
         """This stream and ``ds`` as the two inputs of one function."""
         return self._env.streams.connected(self, ds)
+
+    def join(self, other: DataStream) -> Where:
+        """Pairs of records of this stream and ``other`` with equal keys in one window:
+        ``.where(key).equal_to(key).window(assigner).apply(function)``."""
+        return self._env.streams.window_join(self, other, "join")
+
+    def co_group(self, other: DataStream) -> Where:
+        """As ``join``, but the function gets all records of a key and window at once, of one stream alone, too."""
+        return self._env.streams.window_join(self, other, "co_group")
 
     # -- out ------------------------------------------------------------------------------------------
 

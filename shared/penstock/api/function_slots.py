@@ -33,6 +33,11 @@ _METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "key_by": (("get_key",), ()),
     "partition_custom": (("partition",), ()),
     "timestamp assigner": (("extract_timestamp",), ()),
+    "evictor": (("evict_before", "evict_after"), ()),
+    "window assigner": (("get_default_trigger", "is_event_time", "merge_windows"), ("assign_windows",)),
+    "co-group": ((), ("co_group",)),
+    "window join": (("join",), ()),
+    "flat window join": ((), ("flat_join",)),
     "trigger": (("on_element", "on_event_time", "on_processing_time", "on_merge", "clear"), ()),
 }
 _LIFE = ("open", "close")

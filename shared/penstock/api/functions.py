@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.jobgraph.loading import loaded
+from penstock.jobgraph.loading import LoadedLater
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,21 +19,8 @@ if TYPE_CHECKING:
     from penstock.operators.window_contexts import WindowContext
 
 
-class _Named:
-    """A class as an attribute of another class, imported on first use. Programs name it in annotations only.
-
-    ``path``: ``module:name``.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        return loaded(self._path)
-
-
-_PROCESS_CONTEXT = _Named("penstock.operators.process_context:ProcessContext")
-_WINDOW_CONTEXT = _Named("penstock.operators.window_contexts:WindowContext")
+_PROCESS_CONTEXT = LoadedLater("penstock.operators.process_context:ProcessContext")
+_WINDOW_CONTEXT = LoadedLater("penstock.operators.window_contexts:WindowContext")
 
 
 class Function:
@@ -260,4 +247,28 @@ class AllWindowFunction(Function):
 
     def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
         """The records to emit for ``window`` (``start`` and ``end`` in ms), whose records are ``inputs``."""
+        raise NotImplementedError
+
+
+class JoinFunction(Function):
+    """Joins two records: ``first.join(second)``."""
+
+    def join(self, first: Any, second: Any) -> Any:
+        """The record for the pair of ``first`` and ``second``, which have one key and one window."""
+        raise NotImplementedError
+
+
+class FlatJoinFunction(Function):
+    """As ``JoinFunction``, with any number of records for a pair."""
+
+    def flat_join(self, first: Any, second: Any) -> Iterable[Any] | None:
+        """The records for the pair of ``first`` and ``second``: an iterable (or yield them), or None."""
+        raise NotImplementedError
+
+
+class CoGroupFunction(Function):
+    """Sees all records of two streams that have one key and one window: ``first.co_group(second)``."""
+
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
+        """The records to emit for the records ``first`` and ``second`` of the two streams; one list may be empty."""
         raise NotImplementedError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.common import duration_us
 from penstock.api.function_slots import check_function
 from penstock.api.transformations import Compiler, plain, transform
-from penstock.api.windowed import _with_time_column
+from penstock.api.window_results import with_time_column
 from penstock.columnar.python_values import is_bare
 from penstock.columnar.rows import make_row
 from penstock.errors import SpecError
@@ -73,7 +73,7 @@ class IntervalJoin:
             raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
         left, right = self._left, self._right
         low, high = self._bounds
-        steps = (_with_time_column(left._keyed_step), _with_time_column(right._keyed_step))
+        steps = (with_time_column(left._keyed_step), with_time_column(right._keyed_step))
         left_schema, right_schema = (s.schema for s in steps)
         left_time, right_time = len(left_schema) - 1, len(right_schema) - 1
         others = list(right_schema.fields)

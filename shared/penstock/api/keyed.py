@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.joins import IntervalJoin
     from penstock.api.transformations import Transformation
+    from penstock.api.window_assigner import WindowAssigner
     from penstock.api.windowed import WindowedStream
-    from penstock.api.windows import WindowAssigner
     from penstock.types import logical as t
     from penstock.types.logical import Schema
 

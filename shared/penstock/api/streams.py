@@ -13,12 +13,13 @@ from penstock.api.connected import BroadcastStream, ConnectedStreams
 from penstock.api.datastream import DataStream
 from penstock.api.joins import IntervalJoin
 from penstock.api.keyed import KeyedStream
+from penstock.api.window_joins import Where
 from penstock.api.windowed import WindowedStream
 
 if TYPE_CHECKING:
     from penstock.api.environment import StreamExecutionEnvironment
     from penstock.api.transformations import Transformation
-    from penstock.api.windows import WindowAssigner
+    from penstock.api.window_assigner import WindowAssigner
 
 
 class StreamFactory:
@@ -43,6 +44,10 @@ class StreamFactory:
 
     def interval_join(self, left: KeyedStream, right: KeyedStream) -> IntervalJoin:
         return IntervalJoin(left, right)
+
+    def window_join(self, first: DataStream, second: DataStream, kind: str) -> Where:
+        """``kind``: ``join`` or ``co_group``."""
+        return Where(first, second, kind)
 
     def broadcast(self, stream: DataStream, descriptors: tuple[Any, ...]) -> BroadcastStream:
         return BroadcastStream(stream, descriptors)

@@ -14,10 +14,12 @@ from penstock.api.process_steps import output_schema, policy
 from penstock.api.selectors import column_index
 from penstock.api.transformations import Compiler, Transformation, plain, transform
 from penstock.api.typeinfo import annotated_type, type_of
+from penstock.api.window_results import WindowResult, with_time_column
 from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph import Hash
 from penstock.jobgraph.specs import KeyedWindowSpec, RecordTimeSpec
+from penstock.operators.evictors import Evictor
 from penstock.operators.window_functions import (
     CountTrigger,
     EventTimeTrigger,
@@ -32,10 +34,9 @@ from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
     from penstock.api.keyed import KeyedStream
-    from penstock.api.windows import WindowAssigner
+    from penstock.api.window_assigner import WindowAssigner
     from penstock.operators.output_tag import OutputTag
 
-_TIME = t.TimestampLtzType(3)
 _WINDOW_TIME = t.TimestampLtzType(3, nullable=False)
 
 
@@ -50,6 +51,7 @@ class WindowedStream:
         self._keyed = keyed
         self._assigner = assigner
         self._trigger: Trigger | None = None
+        self._evictor: Evictor | None = None
         self._lateness_us = 0
         self._late: OutputTag | None = None
 
@@ -91,9 +93,27 @@ class WindowedStream:
                 remedy="in on_merge bring the trigger's state together with ctx.merge_partitioned_state(descriptor) "
                 "and set the merged window's timers",
             )
+        self._trigger = None if self._of_itself(trigger) else trigger
+        return self
+
+    def _of_itself(self, trigger: Trigger) -> bool:
+        """Whether the operator does without a trigger what ``trigger`` does."""
         default = EventTimeTrigger if self._assigner.event_time else ProcessingTimeTrigger
-        of_itself = self._assigner.spec.kind not in ("global", "count") and type(trigger) is default
-        self._trigger = None if of_itself else trigger
+        return self._assigner.spec.kind not in ("global", "count") and type(trigger) is default
+
+    def evictor(self, evictor: Evictor) -> WindowedStream:
+        """Let ``evictor`` drop elements before or after the window's function. All elements are kept until then.
+
+        Raises:
+            SpecError: It is no evictor.
+        """
+        if not isinstance(evictor, Evictor):
+            raise SpecError(
+                "not an evictor",
+                expected="CountEvictor.of(n), or an Evictor of your own",
+                got=repr(evictor),
+            )
+        self._evictor = evictor
         return self
 
     # -- built-in aggregates, on columns -------------------------------------------------------
@@ -163,16 +183,21 @@ class WindowedStream:
 
     def _columnar(self, built_in: list[agg.BuiltinAggregate]) -> DataStream:
         keyed, late = self._keyed, self._late
-        if self._trigger is not None or not self._assigner.event_time or self._assigner.gap is not None:
-            what = "a trigger" if self._trigger is not None else "processing time"
-            what = "a gap for each record" if self._assigner.gap is not None else what
+        of_functions = {
+            "a trigger": self._trigger is not None,
+            "an evictor": self._evictor is not None,
+            "a gap for each record": self._assigner.gap is not None,
+            "an assigner of your own": self._assigner.own,
+            "processing time": not self._assigner.event_time,
+        }
+        if what := next((name for name, found in of_functions.items() if found), None):
             raise UnsupportedError(
                 f"built-in aggregates over a window with {what}",
                 expected="event-time windows with the default trigger",
                 remedy="use an AggregateFunction",
             )
         step, schema = keyed._keyed_step, keyed._keyed_step.schema
-        timed = _with_time_column(step)
+        timed = with_time_column(step)
         time_index = len(schema)
         calls, fields = [], [schema.fields[k] for k in keyed._keys]
         for one in built_in:
@@ -271,6 +296,9 @@ class WindowedStream:
         trigger = self._trigger
         if trigger is None and self._assigner.spec.kind == "count":
             trigger = PurgingTrigger.of(CountTrigger.of(self._assigner.spec.count))
+        if trigger is None and self._assigner.own:
+            default = self._assigner.get_default_trigger(keyed._env)
+            trigger = None if self._of_itself(default) else default
         if self._assigner.spec.kind == "global" and trigger is None:
             raise SpecError(
                 "a global window never fires by itself", expected=".trigger(CountTrigger.of(n)) or another"
@@ -282,7 +310,13 @@ class WindowedStream:
             check_function(getattr(window_function, "function", window_function), "window")
         if trigger is not None:
             check_function(trigger, "trigger")
-        bundle = WindowCall(function, window_function, state, trigger, self._assigner.gap)
+        if self._evictor is not None:
+            check_function(self._evictor, "evictor")
+            state = type_of(keyed.schema)  # every element is kept
+        if self._assigner.own:
+            check_function(self._assigner, "window assigner")
+        own = self._assigner if self._assigner.own else None
+        bundle = WindowCall(function, window_function, state, trigger, self._assigner.gap, self._evictor, own)
         late = self._late
 
         def spec(step: Transformation, compiler: Compiler) -> KeyedWindowSpec:
@@ -303,65 +337,6 @@ class WindowedStream:
             spec, (keyed._keyed_step,), schema, f"Window {kind}", (Hash(keyed._keys),), has_tags=True
         )
         return DataStream(keyed._env, step)
-
-
-class WindowResult(DataStream):
-    """The result of built-in aggregates. Late records are a side output of the aggregate step, not of the
-    result's last step."""
-
-    def __init__(
-        self,
-        env: Any,
-        out: Transformation,
-        aggregated: Transformation,
-        late: Any,
-        timed: Transformation,
-        width: int,
-    ) -> None:
-        super().__init__(env, out)
-        self._aggregated = aggregated
-        self._late = late
-        self._timed = timed
-        self._width = width
-
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        if self._late is None or output_tag.tag_id != self._late.tag_id:
-            raise SpecError(
-                f"no side output '{output_tag.tag_id}'",
-                expected="the tag given to side_output_late_data",
-                got=repr(output_tag),
-            )
-        tag, whole = output_tag.tag_id, self._timed.schema
-        # The aggregate sends whole input rows: the record, perhaps a key, and the time column.
-        late = plain(
-            lambda nodes, c: n.SideOutput(input=nodes[0], tag=tag, schema=whole),
-            (self._aggregated,),
-            whole,
-            f"late {tag}",
-        )
-        spec = RecordTimeSpec(kind="assign", column=len(whole) - 1, drop=False)
-        timed = transform(lambda s, c: spec, (late,), whole, "Event time")
-        return DataStream(self._env, narrowed(timed, output_tag.schema, self._width))
-
-
-def narrowed(step: Transformation, schema: Schema, width: int) -> Transformation:
-    """A step that keeps the first ``width`` columns, under the names of ``schema``."""
-    from penstock.functions.expr import InputRef
-
-    refs = tuple(InputRef(i, f.type) for i, f in enumerate(step.schema.fields[:width]))
-    return plain(
-        lambda inputs, c: n.Project(input=inputs[0], expressions=refs, schema=schema),
-        (step,),
-        schema,
-        "Record",
-    )
-
-
-def _with_time_column(step: Transformation) -> Transformation:
-    """A step that adds the record's event time as the last column."""
-    schema = Schema((*step.schema.fields, t.Field("__time", _TIME)))
-    spec = RecordTimeSpec(kind="append")
-    return transform(lambda s, c: spec, (step,), schema, "Event time column")
 
 
 def _call(one: agg.BuiltinAggregate, schema: Schema) -> tuple[AggregateCall, str]:

@@ -1,59 +1,58 @@
-"""Window assigners, under Flink's names. Sizes are ``Time``s (or ms, or timedeltas)."""
+"""The built-in window assigners, under Flink's names. Sizes are ``Time``s (or ms, or timedeltas)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.api.common import duration_us
+from penstock.api.window_assigner import MergingWindowAssigner, SpecAssigner, WindowAssigner
 from penstock.errors import SpecError
 from penstock.jobgraph.specs import WindowSpec
 
+__all__ = [
+    "CountSlidingWindowAssigner",
+    "CountTumblingWindowAssigner",
+    "CumulativeEventTimeWindows",
+    "EventTimeSessionWindows",
+    "GlobalWindows",
+    "MergingWindowAssigner",
+    "ProcessingTimeSessionWindows",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "WindowAssigner",
+]
 
-@dataclass(frozen=True)
-class WindowAssigner:
-    """Puts records into windows. Made by the classes of this module.
-
-    ``spec``: kind and sizes of the windows, without the time column; ``event_time``: True for windows by
-    event time, False for windows by processing time; ``gap``: a record → the gap of its session in ms, or None.
-    """
-
-    spec: WindowSpec
-    event_time: bool = True
-    gap: Any = None
-
-    @property
-    def merging(self) -> bool:
-        """Whether windows that touch become one."""
-        return self.spec.kind == "session"
+_S = TypeVar("_S", bound=SpecAssigner)
 
 
-def _tumble(size: Any, offset: Any, event_time: bool) -> WindowAssigner:
+def _tumble(cls: type[_S], size: Any, offset: Any, event_time: bool) -> _S:
     size_us = _positive(size, "size of a tumbling window")
     spec = WindowSpec(kind="tumble", size_us=size_us, offset_us=duration_us(offset, "offset"))
-    return WindowAssigner(spec, event_time)
+    return cls(spec, event_time)
 
 
-def _slide(size: Any, slide: Any, offset: Any, event_time: bool) -> WindowAssigner:
+def _slide(cls: type[_S], size: Any, slide: Any, offset: Any, event_time: bool) -> _S:
     spec = WindowSpec(
         kind="hop",
         size_us=_positive(size, "size of a sliding window"),
         slide_us=_positive(slide, "slide of a sliding window"),
         offset_us=duration_us(offset, "offset"),
     )
-    return WindowAssigner(spec, event_time)
+    return cls(spec, event_time)
 
 
-def _dynamic(session_gap: Any, event_time: bool) -> WindowAssigner:
+def _dynamic(cls: type[_S], session_gap: Any, event_time: bool) -> _S:
     gap = getattr(session_gap, "extract", session_gap)
     if not callable(gap):
         raise SpecError(
             "no gap of a session", expected="a SessionWindowTimeGapExtractor", got=repr(session_gap)
         )
-    return WindowAssigner(WindowSpec(kind="session"), event_time, gap)
+    return cls(WindowSpec(kind="session"), event_time, gap)
 
 
-def count_windows(size: int, slide: int) -> WindowAssigner:
+def count_windows(size: int, slide: int) -> SpecAssigner:
     """Windows of ``size`` records of a key, one of which begins every ``slide`` records.
 
     Raises:
@@ -62,15 +61,15 @@ def count_windows(size: int, slide: int) -> WindowAssigner:
     for what, number in (("size", size), ("slide", slide)):
         if number < 1:
             raise SpecError(f"the {what} of a count window is not positive", expected=">= 1", got=str(number))
-    return WindowAssigner(WindowSpec(kind="count", count=size, count_slide=slide), False)
+    return SpecAssigner(WindowSpec(kind="count", count=size, count_slide=slide), False)
 
 
-class CumulativeEventTimeWindows:
+class CumulativeEventTimeWindows(SpecAssigner):
     """Windows that start at the same time and whose ends lie one step apart, by event time: SQL's
     CUMULATE."""
 
     @staticmethod
-    def of(max_size: Any, step: Any, offset: Any = 0) -> WindowAssigner:
+    def of(max_size: Any, step: Any, offset: Any = 0) -> CumulativeEventTimeWindows:
         """Windows of ``step``, 2 · ``step`` … up to ``max_size``, then the next start; shifted by ``offset``.
 
         Raises:
@@ -87,7 +86,7 @@ class CumulativeEventTimeWindows:
         spec = WindowSpec(
             kind="cumulate", size_us=size_us, slide_us=step_us, offset_us=duration_us(offset, "offset")
         )
-        return WindowAssigner(spec, True)
+        return CumulativeEventTimeWindows(spec, True)
 
 
 def _positive(value: Any, what: str) -> int:
@@ -97,88 +96,92 @@ def _positive(value: Any, what: str) -> int:
     return us
 
 
-class TumblingEventTimeWindows:
+class TumblingEventTimeWindows(SpecAssigner):
     """Windows of one size, one after another, by event time."""
 
     @staticmethod
-    def of(size: Any, offset: Any = 0) -> WindowAssigner:
+    def of(size: Any, offset: Any = 0) -> TumblingEventTimeWindows:
         """Windows of ``size`` that start at multiples of ``size`` since the epoch, shifted by ``offset``."""
-        return _tumble(size, offset, True)
+        return _tumble(TumblingEventTimeWindows, size, offset, True)
 
 
-class TumblingProcessingTimeWindows:
+class TumblingProcessingTimeWindows(SpecAssigner):
     """Windows of one size, one after another, by processing time."""
 
     @staticmethod
-    def of(size: Any, offset: Any = 0) -> WindowAssigner:
+    def of(size: Any, offset: Any = 0) -> TumblingProcessingTimeWindows:
         """Windows of ``size`` that start at multiples of ``size`` since the epoch, shifted by ``offset``."""
-        return _tumble(size, offset, False)
+        return _tumble(TumblingProcessingTimeWindows, size, offset, False)
 
 
-class SlidingEventTimeWindows:
+class SlidingEventTimeWindows(SpecAssigner):
     """Windows of one size that overlap, by event time."""
 
     @staticmethod
-    def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+    def of(size: Any, slide: Any, offset: Any = 0) -> SlidingEventTimeWindows:
         """Windows of ``size``, one of which starts every ``slide``, shifted by ``offset``."""
-        return _slide(size, slide, offset, True)
+        return _slide(SlidingEventTimeWindows, size, slide, offset, True)
 
 
-class SlidingProcessingTimeWindows:
+class SlidingProcessingTimeWindows(SpecAssigner):
     """Windows of one size that overlap, by processing time."""
 
     @staticmethod
-    def of(size: Any, slide: Any, offset: Any = 0) -> WindowAssigner:
+    def of(size: Any, slide: Any, offset: Any = 0) -> SlidingProcessingTimeWindows:
         """Windows of ``size``, one of which starts every ``slide``, shifted by ``offset``."""
-        return _slide(size, slide, offset, False)
+        return _slide(SlidingProcessingTimeWindows, size, slide, offset, False)
 
 
-class EventTimeSessionWindows:
+class EventTimeSessionWindows(SpecAssigner):
     """Windows of a key that end after a gap without records, by event time."""
 
     @staticmethod
-    def with_gap(size: Any) -> WindowAssigner:
+    def with_gap(size: Any) -> EventTimeSessionWindows:
         """Records of a key belong to one window if less than ``size`` lies between them."""
-        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), True)
+        return EventTimeSessionWindows(
+            WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), True
+        )
 
     @staticmethod
-    def with_dynamic_gap(extractor: Any) -> WindowAssigner:
+    def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows:
         """Each record holds its session open as long as ``extractor`` says.
 
         Args:
             extractor: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
         """
-        return _dynamic(extractor, True)
+        return _dynamic(EventTimeSessionWindows, extractor, True)
 
 
-class ProcessingTimeSessionWindows:
+class ProcessingTimeSessionWindows(SpecAssigner):
     """Windows of a key that end after a gap without records, by processing time."""
 
     @staticmethod
-    def with_gap(size: Any) -> WindowAssigner:
+    def with_gap(size: Any) -> ProcessingTimeSessionWindows:
         """Records of a key belong to one window if less than ``size`` lies between them."""
-        return WindowAssigner(WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), False)
+        return ProcessingTimeSessionWindows(
+            WindowSpec(kind="session", gap_us=_positive(size, "gap of a session")), False
+        )
 
     @staticmethod
-    def with_dynamic_gap(extractor: Any) -> WindowAssigner:
+    def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows:
         """Each record holds its session open as long as ``extractor`` says.
 
         Args:
             extractor: A ``SessionWindowTimeGapExtractor``, or a callable of a record, that gives ms.
         """
-        return _dynamic(extractor, False)
+        return _dynamic(ProcessingTimeSessionWindows, extractor, False)
 
 
-class GlobalWindows:
+class GlobalWindows(SpecAssigner):
     """One window for all records of a key. It never fires by itself: it needs a trigger."""
 
     @staticmethod
-    def create() -> WindowAssigner:
+    def create() -> GlobalWindows:
         """The assigner."""
-        return WindowAssigner(WindowSpec(kind="global"), True)
+        return GlobalWindows(WindowSpec(kind="global"), True)
 
 
-class CountTumblingWindowAssigner(WindowAssigner):
+class CountTumblingWindowAssigner(SpecAssigner):
     """Windows of ``window_size`` records of a key, one after another: ``count_window(size)``."""
 
     def __init__(self, window_size: int) -> None:
@@ -191,7 +194,7 @@ class CountTumblingWindowAssigner(WindowAssigner):
         return CountTumblingWindowAssigner(window_size)
 
 
-class CountSlidingWindowAssigner(WindowAssigner):
+class CountSlidingWindowAssigner(SpecAssigner):
     """Windows of ``window_size`` records of a key, one of which begins every ``window_slide`` records."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:

@@ -36,3 +36,16 @@ def _missing(path: str, got: str) -> SpecError:
         got=got,
         remedy="install the package that the operator comes from, on every task manager as well",
     )
+
+
+class LoadedLater:
+    """A class as an attribute of another class, imported on first use. Programs name it in annotations only.
+
+    ``path``: ``module:name``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return loaded(self._path)

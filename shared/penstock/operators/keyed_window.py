@@ -19,13 +19,14 @@ from penstock.operators.batch_inputs import BatchInputs, function_state
 from penstock.operators.emitter import Emitter
 from penstock.operators.keyed_process import OUTPUT_ROWS, TIMERS
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, SideBatch
+from penstock.operators.own_windows import OwnWindows, touching
 from penstock.operators.process_context import to_ms
 from penstock.operators.user_code import RuntimeContext, UserFunction
 from penstock.operators.window_assigning import Assign, AssignBy, assigner, check_assignable, times_of
 from penstock.operators.window_contents import WindowContents
 from penstock.operators.window_contexts import (
     LAST_US,
-    OnMergeContext,
+    EvictorContext,
     TriggerContext,
     Window,
     WindowContext,
@@ -33,6 +34,7 @@ from penstock.operators.window_contexts import (
     user_window,
 )
 from penstock.operators.window_functions import GLOBAL_END, TriggerResult, WindowCall
+from penstock.operators.window_merging import MergingWindows
 from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
 from penstock.state.descriptors import ValueStateDescriptor
@@ -95,13 +97,14 @@ class KeyedWindowOperator(Operator):
         self._scope = Scope()
         width = spec.record_columns or len(schema)
         self._contents = WindowContents(spec.kind, call, backend, self._scope, schema.select(range(width)))
-        self._sessions: Any = None
-        if spec.window.kind == "session":
-            pairs = t.ArrayType(t.ArrayType(t.BigIntType()))
-            self._sessions = backend.state(ValueStateDescriptor("session-windows", pairs))
+        self._evictor = call.evictor
+        own = None if call.assigner is None else OwnWindows(call.assigner, ctx, backend)
+        self._sessions: MergingWindows | None = None
+        if spec.window.kind == "session" or (own is not None and own.merging):
+            self._sessions = MergingWindows(self, touching if own is None else own.merged)
         if spec.window.kind == "count":
             self._counted = backend.state(ValueStateDescriptor("elements", t.BigIntType()))
-        self._count = AssignBy(self._numbered, call.gap)
+        self._count = AssignBy(self._numbered, call.gap, None if own is None else own.assign)
         self._window_function = call.window_function
         if self._window_function is None and spec.kind == "process":
             self._window_function = call.function
@@ -166,13 +169,13 @@ class KeyedWindowOperator(Operator):
             if self._is_late(window) and self._sessions is None:
                 continue
             if self._sessions is not None:
-                merged = self._merge(key, window)
+                merged = self._sessions.merge(key, window)
                 if merged is None:
                     continue
                 window = merged
             taken = True
             self._scope.key = (key, window)
-            self._contents.add(row)
+            self._contents.add(row, time // _MS)
             result = self._on_element(row, time, window)
             self._apply(result, key, window)
             self._register(key, window, cleanup_time(self._spec, window))
@@ -213,51 +216,6 @@ class KeyedWindowOperator(Operator):
                 self._register(self._scope.key[0], window, end)
         return TriggerResult.CONTINUE
 
-    # -- sessions -------------------------------------------------------------------------------------
-
-    def _merge(self, key: Any, new: Window) -> Window | None:
-        """Merge ``new`` with the sessions that it touches; return the merged session, or None if it is late."""
-        sessions = self._sessions
-        self._backend.scope.key = key
-        known: list[Window] = [tuple(w) for w in sessions.value() or ()]
-        touched = [w for w in known if w[0] <= new[1] and new[0] <= w[1]]
-        merged = (min([new[0], *(w[0] for w in touched)]), max([new[1], *(w[1] for w in touched)]))
-        if self._is_late(merged):
-            return None
-        if touched == [merged]:
-            return merged
-        self._scope.key = (key, merged)
-        if touched and self._trigger is not None:
-            # This must happen before the old windows are cleared: their state moves into the merged window.
-            self._trigger.on_merge(user_window(merged), OnMergeContext(self, [(key, w) for w in touched]))
-        contents = []
-        for window in touched:
-            self._scope.key = (key, window)
-            contents.append(self._contents.take())
-            self._forget_timers(key, window)
-            if self._trigger is not None:
-                self._trigger.clear(user_window(window), self._trigger_context)
-        self._scope.key = (key, merged)
-        self._contents.merge([c for c in contents if c is not None])
-        kept = [w for w in known if w not in touched]
-        sessions.update([list(w) for w in [*kept, merged]])
-        return merged
-
-    def _forget_timers(self, key: Any, window: Window) -> None:
-        """Delete the timers of a window's end and of its clean-up. A trigger deletes the timers that it has set."""
-        backend, entry = self._backend, (key, window)
-        end = window[1] - LAST_US
-        backend.event_timers.delete(end, entry, backend.journal)
-        backend.event_timers.delete(cleanup_time(self._spec, window), entry, backend.journal)
-        backend.processing_timers.delete(-(-window[1] // _MS), entry, backend.journal)
-
-    def _is_merged_away(self, key: Any, window: Window) -> bool:
-        """Whether the session of a timer is part of a longer session by now; a trigger may have left the timer."""
-        if self._sessions is None:
-            return False
-        self._backend.scope.key = key
-        return list(window) not in map(list, self._sessions.value() or ())
-
     # -- firing ------------------------------------------------------------------------------------------
 
     def _apply(self, result: TriggerResult, key: Any, window: Window) -> None:
@@ -271,8 +229,21 @@ class KeyedWindowOperator(Operator):
         self._scope.key = (key, window)
         if self._contents.is_empty():
             return
+        if self._evictor is None:
+            self._emitted(self._contents.result(), key, window)
+            return
+        elements, context = self._contents.timed(), EvictorContext(self)
+        shown = user_window(window)
+        self._evictor.evict_before(elements, len(elements), shown, context)
+        if elements or self._spec.kind == "process":
+            self._emitted(self._contents.result_of([e.value for e in elements]), key, window)
+        self._evictor.evict_after(elements, len(elements), shown, context)
+        self._scope.key = (key, window)
+        self._contents.keep(elements)
+
+    def _emitted(self, value: Any, key: Any, window: Window) -> None:
+        """Emit what the window function makes of the contents, ``value``."""
         emit = self._emit
-        value = self._contents.result()
         stamp = None if window[1] == GLOBAL_END else window[1] - _MS
         emit.side_time = stamp
         if self._window_function is None:
@@ -298,9 +269,7 @@ class KeyedWindowOperator(Operator):
             self._context.current = window
             clear(self._context)
         if self._sessions is not None:
-            self._backend.scope.key = key
-            left = [w for w in self._sessions.value() or () if tuple(w) != window]
-            self._sessions.update(left or None)
+            self._sessions.over(key, window)
 
     def _guarded(self, record: Any, action: Callable[..., None], *args: Any) -> None:
         """Run user code under the error policy; undo all its effects if it fails."""
@@ -350,7 +319,7 @@ class KeyedWindowOperator(Operator):
         return self._quiesced or (self._watermark == MAX_WATERMARK and window[1] == GLOBAL_END)
 
     def _on_timer(self, time: int, key: Any, window: Window) -> None:
-        if self._is_merged_away(key, window):
+        if self._sessions is not None and self._sessions.is_merged_away(key, window):
             return
         self._scope.key = (key, window)
         end = window[1] - LAST_US
@@ -372,7 +341,7 @@ class KeyedWindowOperator(Operator):
         self._wake()
 
     def _on_clock(self, time_ms: int, key: Any, window: Window) -> None:
-        if self._is_merged_away(key, window):
+        if self._sessions is not None and self._sessions.is_merged_away(key, window):
             return
         self._scope.key = (key, window)
         over = not self._spec.event_time and time_ms * _MS >= window[1]

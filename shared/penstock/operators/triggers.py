@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError, UnsupportedError
-from penstock.jobgraph.loading import loaded
+from penstock.jobgraph.loading import LoadedLater
 from penstock.state.descriptors import ReducingStateDescriptor
 from penstock.types.logical import BigIntType
 
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.operators.window_functions import TimeWindow
-
-
-class _Context:
-    """A class of the contexts' module under the trigger's name, for annotations; found when it is asked for."""
-
-    def __init__(self, name: str) -> None:
-        self._path = f"penstock.operators.window_contexts:{name}"
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        return loaded(self._path)
 
 
 class TriggerResult(enum.Enum):
@@ -64,8 +54,8 @@ class Trigger:
     window. ``Trigger[tuple, TimeWindow]`` is the same class: type parameters have no effect.
     """
 
-    TriggerContext: Any = _Context("TriggerContext")
-    OnMergeContext: Any = _Context("OnMergeContext")
+    TriggerContext: Any = LoadedLater("penstock.operators.window_contexts:TriggerContext")
+    OnMergeContext: Any = LoadedLater("penstock.operators.window_contexts:OnMergeContext")
 
     def __class_getitem__(cls, parameters: Any) -> type[Self]:
         return cls

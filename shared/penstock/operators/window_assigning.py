@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.types import Batch
 
 _MS = 1_000
-_KINDS = ("tumble", "hop", "cumulate", "session", "global", "count")
+_KINDS = ("tumble", "hop", "cumulate", "session", "global", "count", "own")
 #: (row number, key) → the windows of the row.
 Assign = Callable[[int, Any], "list[tuple[int, int]]"]
 
@@ -29,11 +29,12 @@ class AssignBy:
     """What windows depend on beside the time of a row.
 
     ``numbered``: key → how many rows of it came before this one; ``gap``: a row → the gap of its session in ms, or None
-    where the windows say it.
+    where the windows say it; ``own``: (row, its time in µs, key) → its windows, by the program's own assigner.
     """
 
     numbered: Callable[[Any], int]
     gap: Callable[[Any], int] | None = None
+    own: Callable[[Any, int, Any], list[tuple[int, int]]] | None = None
 
 
 def check_assignable(window: WindowSpec) -> None:
@@ -89,6 +90,10 @@ def assigner(window: WindowSpec, times: np.ndarray, rows: Sequence[Any], by: Ass
         case "count":
             size, slide = window.count, window.count_slide
             return lambda i, key: _counted(by.numbered(key), size, slide)
+        case "own":
+            own = by.own
+            assert own is not None
+            return lambda i, key: own(rows[i], stamps[i], key)
         case "session" if by.gap is not None:
             gap = by.gap
             return lambda i, key: [(stamps[i], stamps[i] + _gap_us(gap(rows[i])))]

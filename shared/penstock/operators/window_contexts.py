@@ -64,6 +64,10 @@ class _Context:
     get_current_processing_time = current_processing_time
 
 
+class EvictorContext(_Context):
+    """``evictor_context`` of an evictor."""
+
+
 class WindowContext(_Context):
     """``context`` of a ProcessWindowFunction."""
 

@@ -22,8 +22,10 @@ from penstock.operators.triggers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from typing import Self
 
+    from penstock.operators.evictors import Evictor
     from penstock.types.logical import LogicalType
 
 __all__ = [
@@ -74,9 +76,37 @@ class TimeWindow(NamedTuple):
         """The last event time in the window, ms."""
         return self.end - 1
 
+    @staticmethod
+    def merge_windows(windows: Iterable[TimeWindow], callback: Any) -> None:
+        """Tell ``callback.merge(parts, whole)`` which of ``windows`` overlap or touch, and the window that covers these."""
+        parts: list[TimeWindow] = []
+        for window in sorted(windows):
+            if parts and not parts[-1].intersects(window) and not _covering(parts).intersects(window):
+                _tell(parts, callback)
+                parts = []
+            parts.append(window)
+        _tell(parts, callback)
+
+
+def _covering(parts: list[TimeWindow]) -> TimeWindow:
+    return TimeWindow(min(w.start for w in parts), max(w.end for w in parts))
+
+
+def _tell(parts: list[TimeWindow], callback: Any) -> None:
+    if len(parts) > 1:
+        callback.merge(parts, _covering(parts))
+
 
 class GlobalWindow(TimeWindow):
     """The one window that contains all of time."""
+
+    def __new__(cls, start: int = -(2**63), end: int = GLOBAL_END) -> Self:
+        return tuple.__new__(cls, (start, end))
+
+    @staticmethod
+    def get() -> GlobalWindow:
+        """The window."""
+        return GlobalWindow()
 
     def max_timestamp(self) -> int:
         return self.end
@@ -84,6 +114,9 @@ class GlobalWindow(TimeWindow):
 
 class CountWindow(GlobalWindow):
     """The window of a number of elements; ``id``: its own number, from 0 for each key."""
+
+    def __new__(cls, id: int, end: int = GLOBAL_END) -> Self:
+        return tuple.__new__(cls, (id, end))
 
     @property
     def id(self) -> int:
@@ -106,7 +139,8 @@ class WindowCall:
     ``function``: a reduce function, an AggregateFunction, or None (all elements are kept). ``window_function``:
     a ProcessWindowFunction that is called with the result, or None. ``state_type``: the type of the
     accumulator, or of an element if there is none. ``gap``: a function from a record
-    to the gap of its session in ms, or None if all have one.
+    to the gap of its session in ms, or None if all have one. ``evictor``: drops elements of a window, or None.
+    ``assigner``: the program's own window assigner, or None.
     """
 
     function: Any
@@ -114,3 +148,5 @@ class WindowCall:
     state_type: LogicalType
     trigger: Trigger | None = None
     gap: Callable[[Any], int] | None = None
+    evictor: Evictor | None = None
+    assigner: Any = None

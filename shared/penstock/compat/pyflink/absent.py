@@ -54,7 +54,6 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "HashMapStateBackend",
         "JobManagerCheckpointStorage",
         "KeyedStateStore",
-        "MergingWindowAssigner",
         "Min",
         "NullByteKeySelector",
         "OperatorStateStore",

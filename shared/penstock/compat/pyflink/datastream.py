@@ -38,7 +38,9 @@ _WHERE = {
     "penstock.state.states": (
         "AggregatingState", "ListState", "MapState", "MergingState", "ReducingState", "State", "ValueState",
     ),
-    "penstock.api.windows": ("CountSlidingWindowAssigner", "CountTumblingWindowAssigner", "WindowAssigner"),
+    "penstock.api.windows": (
+        "CountSlidingWindowAssigner", "CountTumblingWindowAssigner", "MergingWindowAssigner", "WindowAssigner",
+    ),
     "penstock.api.slot_sharing_group": ("MemorySize", "SlotSharingGroup"),
     "penstock.operators.process_context": ("TimerService",),
     "penstock.operators.window_functions": ("CountWindow", "GlobalWindow", "SessionWindowTimeGapExtractor"),

@@ -38,7 +38,8 @@ class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):
     processing time.
     """
 
-    kind: Literal["tumble", "hop", "cumulate", "session", "global", "count"]
+    #: ``own``: windows of an assigner that the program defines; it is part of the function.
+    kind: Literal["tumble", "hop", "cumulate", "session", "global", "count", "own"]
     time: int | None = None
     size_us: int = 0
     slide_us: int = 0
