@@ -27,6 +27,18 @@ def rows(sql: str) -> list[tuple]:
 AS_CONDITION = "as a condition of WHERE or HAVING"
 
 
+IN_FROM = [
+    ("v.x", "SELECT x FROM v WHERE EXISTS (SELECT 1 FROM (SELECT y FROM w WHERE y = v.x) AS d)"),
+    ("x", "SELECT x FROM v WHERE NOT EXISTS (SELECT 1 FROM (SELECT y FROM w WHERE y = x) AS d)"),
+    ("v.x", "SELECT x, (SELECT MAX(d.y) FROM (SELECT y FROM w WHERE y < v.x) AS d) FROM v"),
+    ("v.x", "SELECT x FROM v WHERE x IN (SELECT y FROM (SELECT y FROM w WHERE y = v.x) AS d)"),
+    ("v.x", "SELECT x FROM v WHERE EXISTS (SELECT 1 FROM (SELECT y, v.x AS q FROM w) AS d WHERE d.q = d.y)"),
+    ("v.x", "SELECT x FROM v WHERE EXISTS (SELECT 1 FROM w JOIN (SELECT y AS u FROM w WHERE y = v.x) d ON w.y = d.u)"),
+    ("v.x", "SELECT x FROM v WHERE x > (SELECT MAX(d.y) FROM (SELECT y FROM w WHERE y <> v.x) AS d WHERE d.y = v.x)"),
+    ("v.x", "SELECT x FROM v WHERE EXISTS (SELECT 1 FROM w, LATERAL (SELECT y AS u FROM w AS o WHERE o.y = v.x) AS d)"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sql", "what", "remedy"),
     [
@@ -44,6 +56,7 @@ AS_CONDITION = "as a condition of WHERE or HAVING"
         ("SELECT x FROM v WHERE EXISTS (SELECT 1 FROM w WHERE y = v.x HAVING COUNT(*) = 0)", "with HAVING", "outside"),
         ("SELECT x, z.c FROM v LEFT JOIN LATERAL (SELECT COUNT(*) c FROM w WHERE y = v.x HAVING COUNT(*) < 1) z ON TRUE",
          "with HAVING", "outside"),
+        *((sql, f"'{name}', a column of the outer query, in a query in the FROM", "WHERE of the subquery") for name, sql in IN_FROM),
         ("SELECT x FROM v QUALIFY x > 1", "QUALIFY without an OVER", "WHERE"),
     ],
 )  # fmt: skip
@@ -119,3 +132,15 @@ def test_a_literal_may_stand_before_any_and_all() -> None:
         (3, False),
     ]
     assert rows("SELECT y, 1 + 1 = ANY (SELECT x FROM v) FROM w") == [(1, True), (2, True), (3, True)]
+
+
+def test_a_column_of_the_outer_query_in_from_has_its_place() -> None:
+    for name, sql in IN_FROM:
+        with pytest.raises(PenstockError) as caught:
+            session().execute(sql)
+        column = sql.index(name if "." in name else "= x", sql.index("(SELECT") + 8) + 1
+        assert caught.value.where == f"line 1, column {column if '.' in name else column + 2}", sql
+    with pytest.raises(PenstockError, match=r"unknown column 'v.nothing'"):
+        session().execute(
+            "SELECT x FROM v WHERE EXISTS (SELECT 1 FROM (SELECT y FROM w WHERE y = v.nothing) AS d)"
+        )

@@ -15,7 +15,7 @@ from penstock.sql.decorrelation import counted_rows, keyed
 from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import asks_for_a_row, exists_value, unwrapped
 from penstock.sql.ordering import count
-from penstock.sql.outer import OUTER_MARK, OuterScope, OuterValue, free_columns
+from penstock.sql.outer import OUTER_MARK, OuterScope, OuterValue, free_columns, tables_of
 from penstock.sql.reading import natural_name
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
@@ -129,7 +129,7 @@ def _aggregated(
     items = [item.unalias() for item in select.expressions]
     calls = [c for item in items for c in aggregate_nodes(ctx, item)]
     left = outer.relation
-    inner = ctx._with(select).from_clause(select)
+    inner = tables_of(ctx._with(select), outer.names, select)
     for item in items:
         check_value(ctx, inner, item, calls)
     found = keyed(ctx, outer, select, calls)

@@ -15,6 +15,7 @@ from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.consumption import consume, variant
 from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import is_one_match
+from penstock.sql.outer import tables_of
 from penstock.sql.reading import column_parts, conjuncts, function_name
 from penstock.sql.scope import Relation
 from penstock.types import logical as t
@@ -46,7 +47,7 @@ def correlated_scalar(ctx: QueryBinder, left: Relation, node: exp.Expression) ->
     item = select.expressions[0].unalias()
     if next(aggregate_nodes(ctx, item), None) is None:
         return None
-    inner = ctx.from_clause(select)
+    inner = tables_of(ctx, left, select)
     outer: list[exp.Expression] = []
     own: list[exp.Expression] = []
     for part in factored(where.this):

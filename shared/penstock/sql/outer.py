@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.sql.reading import column_parts
 from penstock.sql.scope import Relation
 
@@ -89,7 +90,7 @@ def free_columns(
                 visit(inner, side, scopes, frozenset())
         elif isinstance(node, exp.Select):
             inner = ctx._with(node)
-            below = (*scopes, inner.from_clause(node))
+            below = (*scopes, tables_of(inner, outer.names, node))
             named = frozenset(item.alias for item in node.expressions if isinstance(item, exp.Alias))
             for key, value in dict.items(node.args):
                 if key in ("from_", "joins", "laterals", "with_"):
@@ -104,6 +105,28 @@ def free_columns(
     scopes = () if within is None else (ctx._with(within).from_clause(within),)
     visit(ctx, node, scopes, frozenset())
     return found
+
+
+def tables_of(ctx: QueryBinder, outer: Relation, select: exp.Select) -> Relation:
+    """The relation of FROM. Raises UnsupportedError if a query in it reads a column of ``outer``, and SqlError if it
+    reads a column that nobody has."""
+    try:
+        return ctx.from_clause(select)
+    except SqlError as err:
+        parts = [
+            select.args.get("from_"),
+            *(select.args.get("joins") or ()),
+            *(select.args.get("laterals") or ()),
+        ]
+        for column in (c for part in parts if part is not None for c in part.find_all(exp.Column)):
+            if ctx.source.where(column) == err.where and outer.find(column_parts(column), column, ctx.source):
+                raise ctx.source.unsupported(
+                    f"'{'.'.join(column_parts(column))}', a column of the outer query, in a query in the FROM of a subquery",
+                    column,
+                    expected="columns of the outer query in the subquery's own clauses only",
+                    remedy="select the columns that the condition compares, and write the condition in the WHERE of the subquery",
+                ) from None
+        raise
 
 
 def outer_side(

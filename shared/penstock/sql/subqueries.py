@@ -17,7 +17,7 @@ from penstock.sql.decorrelation import keyed
 from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.join_nodes import make_join
 from penstock.sql.marks import asks_for_a_row, unwrapped
-from penstock.sql.outer import OuterScope, free_columns
+from penstock.sql.outer import OuterScope, free_columns, tables_of
 from penstock.sql.reading import column_parts, conjuncts
 from penstock.sql.scalars import value_subqueries, with_scalars
 from penstock.sql.scope import Relation, joined, joined_schema
@@ -124,7 +124,7 @@ def _subquery(
     aggregated = any(next(aggregate_nodes(ctx, item), None) is not None for item in select.expressions)
     if where is None or grouped or aggregated:
         return _by_key(ctx, left, query, select, special)
-    inner = ctx.from_clause(select)
+    inner = tables_of(ctx, left, select)
     outer, own = _split_where(ctx, left, inner, where.this)
     if not outer or _reads_deeply(ctx, left, select, special):
         return _by_key(ctx, left, query, select, special)
@@ -229,7 +229,7 @@ def _exists(
         if found is not None:
             return make_join(ctx, left, found.rows, kind, bound=found.condition, node=node)
         return make_join(ctx, left, ctx.query(select), kind, node=node)
-    right = ctx.from_clause(select)
+    right = tables_of(ctx, left, select)
     # The SELECT list, DISTINCT and ORDER BY do not change whether there is a row.
     for ignored in (*select.expressions, select.args.get("distinct"), select.args.get("order")):
         consume(ignored)
