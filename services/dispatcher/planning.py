@@ -1,23 +1,22 @@
 """Planning in a separate process, because user code never runs in a service.
 
-``python -m penstock.api.planner`` reads the spec from stdin and writes ``{"job_graph": …}`` or ``{"error":
-…}`` as the last line of stdout. Output of the user's code goes to stderr.
+``penstock.api.planner`` reads the spec from stdin and writes ``{"job_graph": …}`` or ``{"error": …}`` as the
+last line of stdout. Output of the user's code goes to stderr. Each planner is forked from a template
+(``planner_processes``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock import secrets
 from penstock.errors import FunctionError, InternalError, SpecError, error_from_dict
-from penstock.processes import die_with_parent_after_exec
+from penstock_services.dispatcher.planner_processes import PlannerProcesses
 from penstock_services.dispatcher.spec import graph_of
 
 if TYPE_CHECKING:
@@ -35,12 +34,14 @@ CHECK_MODULE = "penstock.api.restore_check"
 
 
 class Planner:
-    """Runs planner processes. ``limit_s``: the time limit of each. ``module``: the module that it runs."""
+    """Runs planner processes. ``limit_s``: the time limit of each. ``module``: the module whose
+    ``main()`` it runs."""
 
     def __init__(self, *, limit_s: float = PLANNING_LIMIT_S, module: str = "penstock.api.planner") -> None:
         self._limit_s = limit_s
         self._module = module
         self._free = asyncio.Semaphore(PLANNERS)
+        self._processes = PlannerProcesses()
 
     async def plan(self, spec: JobSpec, allowed: Sequence[str] = ("*",)) -> JobGraph:
         """The job graph. ``allowed``: patterns of the secrets that planning may look up. Raises the user's error, SpecError when the time limit passes, and FunctionError or
@@ -48,7 +49,10 @@ class Planner:
         if spec.job_graph is not None:
             return await asyncio.to_thread(graph_of, spec.job_graph)
         async with self._free:
-            code, out, err = await self._run(msgspec.json.encode(spec), allowed=allowed)
+            program = "python" if spec.python is not None else "sql"
+            code, out, err = await self._run(
+                msgspec.json.encode(spec), self._module, program, allowed=allowed
+            )
         return await asyncio.to_thread(_graph, code, out, err)
 
     async def state_problems(self, graph: JobGraph, states: dict[str, dict[str, Any]]) -> list[str]:
@@ -59,7 +63,7 @@ class Planner:
         """
         request = msgspec.json.encode({"job_graph": graph, "states": states})
         async with self._free:
-            code, out, err = await self._run(request, CHECK_MODULE)
+            code, out, err = await self._run(request, CHECK_MODULE, "states")
         lines = out.rstrip().rsplit(b"\n", 1)
         try:
             problems: list[str] = json.loads(lines[-1])["problems"]
@@ -70,35 +74,27 @@ class Planner:
             ) from None
         return problems
 
+    async def close(self) -> None:
+        """Ends all planners and what they are forked from."""
+        await self._processes.close()
+
     async def _run(
-        self, spec: bytes, module: str | None = None, *, allowed: Sequence[str] = ("*",)
+        self, spec: bytes, module: str, program: str, *, allowed: Sequence[str] = ("*",)
     ) -> tuple[int, bytes, bytes]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            module or self._module,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, secrets.ALLOWED_VARIABLE: ",".join(allowed)},
-            preexec_fn=die_with_parent_after_exec,
-        )
         try:
-            out, err = await asyncio.wait_for(process.communicate(spec), self._limit_s)
+            return await self._processes.run(
+                spec,
+                module=module,
+                program=program,
+                variables={secrets.ALLOWED_VARIABLE: ",".join(allowed)},
+                limit_s=self._limit_s,
+            )
         except TimeoutError:
             raise SpecError(
                 f"planning the job took longer than {self._limit_s:g} s",
                 expected="a program that only builds the job",
                 remedy="check whether it waits for something, or reads much data, while it builds the job",
             ) from None
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with every process that the user's code started
-                await process.wait()
-        assert process.returncode is not None
-        return process.returncode, out, err
 
 
 def _graph(code: int, out: bytes, err: bytes) -> JobGraph:

@@ -34,6 +34,7 @@ class DispatcherService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._server: uvicorn.Server | None = None
+        self._planner = Planner()
         self.own_log = KeptLines()
 
     async def start(self) -> Mapping[str, Any]:
@@ -61,7 +62,7 @@ class DispatcherService:
             subjects=context.subjects,
             store=store,
             clock=context.clock,
-            planner=Planner(),
+            planner=self._planner,
             logger=context.log,
             storage_url=conf.STORAGE_URL.read(context.config),
             policy=Policy(context.config),
@@ -94,3 +95,4 @@ class DispatcherService:
             self._server.should_exit = True
         await asyncio.sleep(0)
         await self._context.supervisor.stop("rest")
+        await self._planner.close()

@@ -16,8 +16,8 @@ from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
 from penstock.messages.stack_samples import SampleStacks
 from penstock.processes import ProcessHandle
-from penstock_services.taskmanager.packets import send_packet
-from penstock_services.taskmanager.template import describe_status
+from penstock_services.common.packets import send_packet
+from penstock_services.common.template import describe_status
 from penstock_services.taskmanager.usage import Usage
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import PenstockError
 from penstock.log_events import EventLog
 from penstock.reserving import port_of, reserve_port
-from penstock_services.taskmanager.template import describe_status
+from penstock_services.common.template import describe_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

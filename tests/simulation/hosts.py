@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,9 @@ class SimTemplate:
 class PlannerInPlace(Planner):
     """Planner processes answer as ever, without being processes."""
 
-    async def _run(self, spec: bytes, module: str | None = None) -> tuple[int, bytes, bytes]:
+    async def _run(
+        self, spec: bytes, module: str, program: str, *, allowed: Sequence[str] = ("*",)
+    ) -> tuple[int, bytes, bytes]:
         if module != CHECK_MODULE:
             raise UnsupportedError("simulated clients plan their jobs themselves", got=str(module))
         await asyncio.sleep(0.2)

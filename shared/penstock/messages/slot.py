@@ -99,38 +99,6 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
     log_max_files: int = MAX_FILES
 
 
-class TemplateReady(_Msg, frozen=True, kw_only=True, tag="template-ready"):
-    """The template has imported all modules. Sent once, at its start."""
-
-    pid: int
-    import_ms: float
-
-
-class SlotForked(_Msg, frozen=True, kw_only=True, tag="slot-forked"):
-    """The slot process runs as ``pid``."""
-
-    allocation_id: str
-    pid: int
-
-
-class ForkFailed(_Msg, frozen=True, kw_only=True, tag="fork-failed"):
-    """The template could not fork the slot process; ``error`` is a text."""
-
-    allocation_id: str
-    error: str
-
-
-class SlotExited(_Msg, frozen=True, kw_only=True, tag="slot-exited"):
-    """A slot process has ended. ``status`` is that of ``os.waitpid``; ``os.waitstatus_to_exitcode`` decodes
-    it."""
-
-    pid: int
-    status: int
-
-
-FromTemplate = Union[TemplateReady, SlotForked, ForkFailed, SlotExited]
-
-
 # -- to the slot ----------------------------------------------------------------------------
 
 

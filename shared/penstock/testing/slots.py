@@ -19,22 +19,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import InternalError
+from penstock.messages.forking import ChildExited, Forked, ForkFailed, FromTemplate, TemplateReady
 from penstock.messages.preface import recv_preface, verify
 from penstock.messages.slot import (
     Deploy,
-    ForkFailed,
     ForkSlot,
     FromSlot,
-    FromTemplate,
     ShutdownSlot,
     SlotAddress,
-    SlotExited,
-    SlotForked,
     SlotReady,
     StateHandle,
     StorageSettings,
     TaskDescriptor,
-    TemplateReady,
     ToSlot,
 )
 
@@ -160,7 +156,7 @@ class TestTaskManager:
         theirs.close()
         their_fds.close()
         reply = await asyncio.wait_for(self._replies.get(), _WAIT_S)
-        if not isinstance(reply, SlotForked):
+        if not isinstance(reply, Forked):
             raise InternalError("the slot was not forked", got=str(reply))
         control.setblocking(False)
         slot = SlotHandle(allocation_id, reply.pid, control, fds)
@@ -270,8 +266,8 @@ class TestTaskManager:
                 self._replies.put_nowait(None)
                 return
             message = msgspec.msgpack.decode(data, type=FromTemplate)
-            if isinstance(message, SlotExited):
+            if isinstance(message, ChildExited):
                 self.exits[message.pid] = message.status
                 self._exited.set()
-            elif isinstance(message, TemplateReady | SlotForked | ForkFailed):
+            elif isinstance(message, TemplateReady | Forked | ForkFailed):
                 self._replies.put_nowait(message)

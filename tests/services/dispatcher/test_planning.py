@@ -9,6 +9,7 @@ import pytest
 from penstock.errors import FunctionError, InternalError, SpecError, SqlError
 from penstock.messages.cluster import JobSpec
 from penstock_services.dispatcher.planning import Planner
+from tests.services.dispatcher.light_template import light_template
 from tests.services.jobmanager.graphs import pipeline
 
 SPEC = JobSpec(sql="SELECT 1")
@@ -21,6 +22,7 @@ def planner(tmp_path, monkeypatch):
     def make(program: str, **options) -> Planner:
         (tmp_path / "fake_planner.py").write_text(textwrap.dedent(program))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        light_template(monkeypatch)
         return Planner(module="fake_planner", **options)
 
     return make
@@ -29,7 +31,7 @@ def planner(tmp_path, monkeypatch):
 async def test_its_last_line_is_the_answer(planner):
     answer = msgspec.json.encode({"job_graph": pipeline()}).decode()
     made = planner(
-        f"import sys; spec = sys.stdin.read(); assert 'SELECT 1' in spec\nprint('hello'); print({answer!r})"
+        f"import sys\ndef main():\n spec = sys.stdin.read(); assert 'SELECT 1' in spec\n print('hello'); print({answer!r})"
     )
     assert await made.plan(SPEC) == pipeline()
 

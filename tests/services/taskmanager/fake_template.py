@@ -13,6 +13,7 @@ import threading
 
 import msgspec
 
+from penstock.messages.forking import ChildExited, Forked, FromTemplate, TemplateReady
 from penstock.messages.slot import (
     CancelTasks,
     CheckpointAcknowledged,
@@ -20,15 +21,11 @@ from penstock.messages.slot import (
     Deploy,
     ForkSlot,
     FromSlot,
-    FromTemplate,
     ShutdownSlot,
-    SlotExited,
-    SlotForked,
     SlotReady,
     StateHandle,
     TaskMetricsReport,
     TaskStateChanged,
-    TemplateReady,
     ToSlot,
     TriggerCheckpoint,
 )
@@ -135,7 +132,7 @@ def main() -> None:
 
     def reap(pid: int) -> None:
         _, status = os.waitpid(pid, 0)
-        tell(SlotExited(pid=pid, status=status))
+        tell(ChildExited(pid=pid, status=status))
 
     tell(TemplateReady(pid=os.getpid(), import_ms=0.0))
     while True:
@@ -155,7 +152,7 @@ def main() -> None:
             os._exit(1)
         for fd in passed:
             os.close(fd)
-        tell(SlotForked(allocation_id=order.allocation_id, pid=pid))
+        tell(Forked(order=order.allocation_id, pid=pid))
         threading.Thread(target=reap, args=(pid,), daemon=True).start()
 
 
