@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
 async def _serve(
     config: Mapping[str, str], log: structlog.stdlib.BoundLogger, stopping: asyncio.Event
 ) -> None:
-    address = conf.REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE) or _dispatcher(config)
+    address = conf.REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE) or dispatcher_of(config)
     os.environ[CLUSTER_VARIABLE] = address
     # Statements are planned in this process.
     os.environ.setdefault(secrets.ALLOWED_VARIABLE, conf.SECRETS_ALLOWED.read(config))
@@ -53,8 +53,10 @@ async def _serve(
     log.info("gateway_stopped")
 
 
-def _dispatcher(config: Mapping[str, str]) -> str:
-    return f"http://127.0.0.1:{conf.REST_PORT.read(config)}"
+def dispatcher_of(config: Mapping[str, str]) -> str:
+    """The dispatcher of this machine, which has the same configuration."""
+    scheme = "https" if conf.SSL_REST_CERTIFICATE.read(config) else "http"
+    return f"{scheme}://127.0.0.1:{conf.REST_PORT.read(config)}"
 
 
 async def _expire(sessions: Sessions, every_s: float) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from penstock.config import GATEWAY_SESSIONS, GATEWAY_THREADS
+from penstock_services.gateway import main
 from penstock_services.gateway.app import Gateway
 from penstock_services.gateway.sessions import Sessions
 
@@ -228,3 +229,14 @@ async def test_no_more_statements_at_once_than_may_be(
         refused = await client.http.post(f"{client.base}/statements", json={"statement": "SHOW TABLES"})
     assert refused.status_code == 400
     assert GATEWAY_THREADS.key in refused.json()["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("config", "address"),
+    [
+        ({"rest.port": "81"}, "http://127.0.0.1:81"),
+        ({"rest.port": "81", "security.ssl.rest.certificate": "/a.pem"}, "https://127.0.0.1:81"),
+    ],
+)
+def test_the_dispatcher_of_the_same_machine_is_found_with_its_tls(config, address):
+    assert main.dispatcher_of(config) == address
