@@ -16,6 +16,7 @@ from penstock.snapshots.manifest import folder_at
 from penstock_services.common.http import ForbiddenError, NotFoundError, body_of
 from penstock_services.dispatcher.disposal import dispose
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
+from penstock_services.dispatcher.folders import AllowedFolders
 from penstock_services.dispatcher.vertex_api import the_vertex
 from penstock_services.dispatcher.views import checkpoints, operations
 from penstock_services.dispatcher.views.operations import (
@@ -45,6 +46,7 @@ class CheckpointApi:
 
     def __init__(self, directory: JobDirectory, config: Mapping[str, str]) -> None:
         self._directory = directory
+        self._folders = AllowedFolders(config)
         self._storage_url = conf.STORAGE_URL.read(config).rstrip("/")
 
     def endpoints(self) -> list[Endpoint]:
@@ -125,6 +127,7 @@ class CheckpointApi:
                 "not a folder for savepoints", expected="a URL, an absolute path or a key, without '..'",
                 got=repr(directory), remedy="name the folder itself",
             )  # fmt: skip
+        self._folders.check_savepoints(directory, "the target folder")
         if options.get("formatType", "CANONICAL") not in ("CANONICAL", "NATIVE"):
             raise SpecError(
                 "unknown formatType", expected="CANONICAL | NATIVE", got=repr(options["formatType"])
@@ -169,6 +172,7 @@ class CheckpointApi:
 
     async def _delete_savepoint(self, path: str) -> str | None:
         store = self._directory.store
+        self._folders.check_savepoints(path, "'savepoint-path'")
         path = layout.located(path)
         folder = (await folder_at(store, path)).removeprefix(f"{self._storage_url}/")
         if folder.startswith("jobs/"):

@@ -3,7 +3,6 @@ of links in paths."""
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,10 @@ from penstock import secrets
 from penstock.errors import SpecError
 from penstock_services.common.http import ForbiddenError, TooLargeError
 from penstock_services.common.security.limits import Limit
+from penstock_services.dispatcher.folders import AllowedFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
@@ -40,7 +40,7 @@ class Policy:
                 "an unknown kind of program", expected=", ".join(_KINDS), got=", ".join(self._kinds),
                 where=conf.SUBMISSION_KINDS.key,
             )  # fmt: skip
-        self._roots = tuple(os.path.realpath(root) for root in _parts(conf.SUBMISSION_ROOTS.read(config)))
+        self.folders = AllowedFolders(config)
         self._longest = conf.MAX_SQL_CHARS.read(config)
         per_minute = conf.SUBMISSIONS_PER_MINUTE.read(config)
         self.limit = Limit(per_minute / 60, per_minute)
@@ -71,12 +71,13 @@ class Policy:
                 got=str(length),
                 where=f"field '{kind}' ({conf.MAX_SQL_CHARS.key})",
             )
-        self._check_folders(spec.files, "field 'files'")
+        self.folders.check_code(spec.files, "field 'files'")
 
     def check_graph(self, graph: JobGraph, who: Identity) -> None:
-        """Raises ForbiddenError if the planned job names a secret or a folder of code that is not allowed. A secret
-        that pickled code looks up by itself is not seen."""
-        self._check_folders(graph.python_path, "the job's Python path")
+        """Raises ForbiddenError if the planned job names a secret, a folder of code or a folder of savepoints that is not
+        allowed. A secret that pickled code looks up by itself is not seen."""
+        self.folders.check_code(graph.python_path, "the job's Python path")
+        self.folders.check_savepoints(conf.SAVEPOINT_DIR.read(graph.config), conf.SAVEPOINT_DIR.key)
         allowed = self.secrets_of(who)
         if "*" in allowed:
             return
@@ -88,17 +89,4 @@ class Policy:
                     got=f"{who.name}, of the role {who.role.word}",
                     where=f"{conf.SECRETS_ALLOWED.key}, {conf.SECRETS_ALLOWED_PREFIX}…",
                     remedy="ask whoever runs the cluster to allow it",
-                )
-
-    def _check_folders(self, paths: Iterable[str], where: str) -> None:
-        if not self._roots:
-            return
-        for path in paths:
-            real = os.path.realpath(path)
-            if not any(os.path.commonpath((root, real)) == root for root in self._roots):
-                raise ForbiddenError(
-                    "code from this folder is not allowed",
-                    expected="a folder or archive below " + ", ".join(self._roots),
-                    got=repr(path)[:200],
-                    where=f"{where} ({conf.SUBMISSION_ROOTS.key})",
                 )

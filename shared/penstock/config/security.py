@@ -147,7 +147,7 @@ SUBMISSION_ROOTS = define(
     "security.submission.roots",
     "",
     str,
-    "Folders, separated by commas, below which the `files` of a job spec must lie. Empty: any.",
+    "Folders, separated by commas, below which the `files` of a job spec, and folders of savepoints, must lie. Empty: any.",
     scope="cluster",
 )
 SUBMISSION_KINDS = define(

@@ -117,7 +117,11 @@ async def front() -> AsyncIterator[Front]:
     await census.start()
     await announce(bus.transport(), subjects, "jobmanager", "jm1")
     await BusApi(transport, subjects, submitter, directory, clock, log).start()
-    config = {"rest.port": "0", "storage.options.secret_access_key": "x"}
+    config = {
+        "rest.port": "0",
+        "storage.options.secret_access_key": "x",
+        "security.submission.roots": "/only/here",
+    }
     own_log = KeptLines()
     own_log.setFormatter(logging.Formatter("%(message)s"))
     own_log.emit(logging.makeLogRecord({"msg": "event=ready"}))

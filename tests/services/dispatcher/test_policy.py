@@ -110,3 +110,47 @@ async def test_over_rest(front):
         for _ in range(3)
     ]
     assert codes == [200, 200, 429]
+
+
+def test_folders_of_savepoints(tmp_path):
+    root, own = tmp_path / "root", tmp_path / "savepoints"
+    (root / "in").mkdir(parents=True)
+    (root / "out").symlink_to(tmp_path)
+    config = {
+        "security.submission.roots": f"{root}, s3://bucket/a",
+        "execution.checkpointing.savepoint-dir": own.as_uri(),
+    }
+    folders = Policy(config).folders
+    good = (
+        None,
+        "",
+        "backup",
+        "a/key",
+        str(root),
+        f"{root}/in/x",
+        root.as_uri(),
+        str(own),
+        f"{own.as_uri()}/b",
+        "s3://bucket/a/b/",
+    )
+    bad = (
+        str(tmp_path),
+        f"{root}/out/x",
+        f"file://{root}/%2e%2e/x",
+        f"{root}x",
+        "/",
+        "s3://bucket/ab",
+        "s3://bucket/a/../b",
+        "gs://bucket/a",
+    )
+    for folder in good:
+        folders.check_savepoints(folder, "here")
+    for folder in bad:
+        with pytest.raises(ForbiddenError, match="savepoints in this folder are not allowed"):
+            folders.check_savepoints(folder, "here")
+        # A job may not name such a folder in its own configuration.
+        job = msgspec.structs.replace(pipeline(), config={"execution.checkpointing.savepoint-dir": folder})
+        with pytest.raises(ForbiddenError, match="savepoints in this folder"):
+            Policy(config).check_graph(job, CI)
+        Policy({}).check_graph(job, CI)
+        Policy({}).folders.check_savepoints(folder, "here")

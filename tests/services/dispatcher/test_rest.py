@@ -335,8 +335,12 @@ async def test_a_savepoint_by_trigger_id(front):
     found = await get(front, path)
     assert "/backup/savepoint-" in found["operation"]["location"]
     assert found["progress"]["acknowledged"] == found["progress"]["total"] > 0
-    bad = await front.http.post(f"/jobs/{job_id}/stop", json={"targetDirectory": "../../etc"})
-    assert bad.status_code == 403
+    for folder in ("../../etc", "/etc", "file:///only/here/../x", "s3://bucket/x"):
+        bad = await front.http.post(f"/jobs/{job_id}/stop", json={"targetDirectory": folder})
+        assert bad.status_code == 403, folder
+    asked = await front.http.post("/savepoint-disposal", json={"savepoint-path": "/etc/savepoint-1"})
+    outcome = await get(front, f"/savepoint-disposal/{asked.json()['request-id']}")
+    assert "savepoints in this folder are not allowed" in str(outcome)
 
 
 async def test_an_ended_job_comes_from_the_archive(front):
