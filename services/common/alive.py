@@ -37,7 +37,9 @@ async def check(
 ) -> str:
     """The id of the process of this role on ``host`` that answers. Raises ExternalError if none does within
     ``timeout_s``."""
-    transport = await NatsTransport.connect(url, name=f"{cluster}-alive", deadline_s=timeout_s, config=config)
+    transport = await NatsTransport.connect(
+        url, name=f"{cluster}-alive", role=role, deadline_s=timeout_s, config=config
+    )
     try:
         census = Census(transport, Subjects(cluster))
         await census.start()

@@ -149,6 +149,7 @@ async def _run(
         NatsTransport.connect(
             conf.NATS_URL.read(config),
             name=f"{subjects.cluster}-{service_id}",
+            role=role,
             deadline_s=conf.NATS_CONNECT_TIMEOUT_MS.read(config) / 1000,
             on_connection=connection_changed,
             config=config,

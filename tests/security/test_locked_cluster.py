@@ -6,18 +6,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import nats
 import nats.errors
 import pytest
 import trustme
 
 from penstock.api.client import ClusterClient
-from penstock.bus.permissions import permissions, users
+from penstock.bus.permissions import inbox_prefix, permissions, users
 from penstock.embedded.servers import nats_server_binary, valkey_server_binary
 from penstock.errors import ExternalError
 from penstock.reserving import port_of, reserve_port
@@ -169,14 +171,55 @@ def test_a_job_runs_and_nobody_exceeds_his_permissions(locked):
         chunks = [chunk for found in client.results(job) for chunk in found]
         assert chunks, locked.tails()
         assert client.job(job)["state"] == "FINISHED"
+    assert sorted(through_gateway(locked)) == [[k, 714 + (0 < k < 3)] for k in range(7)], locked.tails()
     log = (locked.folder / "nats.log").read_text()
     assert "Permissions Violation" not in log
     asyncio.run(refusals(locked))
     assert "Publish Violation" in (locked.folder / "nats.log").read_text()
 
 
+def through_gateway(locked: Locked) -> list[list[int]]:
+    """The rows of the job's query from a SQL gateway, whose configuration names no dispatcher."""
+    held = reserve_port()
+    locked.held.append(held)
+    command = locked.command("gateway", "gateway")
+    locked.start("gateway", [*command, f"-Dsql-gateway.endpoint.rest.port={port_of(held)}"])
+    context = ssl.create_default_context(cafile=f"{locked.folder}/ca.pem")
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{port_of(held)}", verify=context, timeout=WAIT_S,
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as http:  # fmt: skip
+        return _rows(http, locked)
+
+
+def _rows(http: httpx.Client, locked: Locked) -> list[list[int]]:
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            session = http.post("/v2/sessions", json={}).json()["sessionHandle"]
+            break
+        except httpx.TransportError:
+            assert time.monotonic() < until, locked.tails()
+            time.sleep(0.2)
+    rows: list[list[int]] = []
+    for statement in JOB.split(";")[:2]:
+        body = {"statement": statement, "executionConfig": {"execution.engine": "streaming"}}
+        operation = http.post(f"/v2/sessions/{session}/statements", json=body).json()["operationHandle"]
+        rows, path = [], f"/v2/sessions/{session}/operations/{operation}/result/0"
+        while time.monotonic() < until:
+            page = http.get(path).json()
+            assert "errors" not in page, page
+            rows += [row["fields"] for row in page.get("results", {}).get("data", [])]
+            if page["resultType"] == "EOS":
+                break
+            path = page["nextResultUri"]
+        else:
+            raise AssertionError(locked.tails())
+    return rows
+
+
 async def refusals(locked: Locked) -> None:
-    """A task manager cannot submit, list or cancel; a submitter cannot speak as a service."""
+    """A task manager cannot submit, list or cancel; a submitter cannot speak as a service; nobody hears answers to others."""
     for user, publish in (
         ("taskmanager", "locked.jobs.submit"),
         ("taskmanager", "locked.jobs.cancel"),
@@ -194,22 +237,34 @@ async def refusals(locked: Locked) -> None:
         client = await nats.connect(
             f"tls://127.0.0.1:{locked.nats_port}", user=user, password=f"pw-{user}", tls=_context(locked),
             error_cb=heard, allow_reconnect=False,
+            inbox_prefix="_INBOX" if user == "submitter" else inbox_prefix(user),
         )  # fmt: skip
         with pytest.raises((nats.errors.TimeoutError, nats.errors.NoRespondersError)):
             await client.request(publish, b"sql: SELECT 1", timeout=0.3)
         await client.close()
         assert any("permissions violation" in text.lower() for text in said), (user, publish, said)
+    refused = (("taskmanager", "dispatcher"), ("submitter", "jobmanager"), ("dispatcher", "resourcemanager"))
+    for user, other in refused:
+        client = await nats.connect(
+            f"tls://127.0.0.1:{locked.nats_port}", user=user, password=f"pw-{user}", tls=_context(locked),
+            allow_reconnect=False,
+        )  # fmt: skip
+        await client.subscribe(f"{inbox_prefix(other)}.>")
+        await client.flush()
+        await client.close()
+    log = (locked.folder / "nats.log").read_text()
+    for user, other in refused:
+        words = f'user:{user}" - Subscription Violation - Subject "{inbox_prefix(other)}.>"'
+        assert words in log, log[-2000:]
     client = await nats.connect(
         f"tls://127.0.0.1:{locked.nats_port}", user="submitter", password="pw-submitter", tls=_context(locked)
     )
     answer = json.loads((await client.request("locked.jobs.list", b"", timeout=20)).data)
-    assert [job["state"] for job in answer["jobs"]] == ["FINISHED"]
+    assert [job["state"] for job in answer["jobs"]] == ["FINISHED", "FINISHED"]
     await client.close()
 
 
 def _context(locked: Locked):
-    import ssl
-
     context = ssl.create_default_context(cafile=f"{locked.folder}/ca.pem")
     context.load_cert_chain(f"{locked.folder}/cert.pem", f"{locked.folder}/key.pem")
     return context

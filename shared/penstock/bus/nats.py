@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import internal_tls
 from penstock.bus.envelope import NobodyServesError
+from penstock.bus.permissions import inbox_prefix
 from penstock.config import NATS_CREDENTIALS, NATS_NKEY
 from penstock.errors import BrokerError, SpecError
 from penstock.log_events import EventLog
@@ -62,12 +63,13 @@ class NatsTransport:
         url: str,
         *,
         name: str = "penstock",
+        role: str | None = None,
         deadline_s: float = 10.0,
         on_connection: Callable[[bool], None] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> NatsTransport:
         """Connects to one of the servers in ``url`` (comma separated); ``name`` is shown in the server's
-        monitoring. ``config``: where the credentials are (``security.nats.*``).
+        monitoring. ``role``: the service that connects, which gets answers on subjects of its own. ``config``: where the credentials are (``security.nats.*``).
 
         ``on_connection(connected)`` is called when the connection is lost or restored later. Raises
         BrokerError if no server accepts within ``deadline_s``.
@@ -105,7 +107,10 @@ class NatsTransport:
                 url,
                 name=name,
                 deadline_s=deadline_s,
-                proof=_proof(url, config or {}),
+                proof={
+                    **_proof(url, config or {}),
+                    **({} if role is None else {"inbox_prefix": inbox_prefix(role)}),
+                },
                 on_error=on_error,
                 on_disconnect=on_disconnect,
                 on_reconnect=on_reconnect,

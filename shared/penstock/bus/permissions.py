@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.bus.subjects import Subjects
 
-#: Where answers to a client's own requests arrive.
+#: Where answers to the requests of a submitter arrive, who may use any client of NATS.
 _INBOX = "_INBOX.>"
 
 
@@ -23,6 +23,15 @@ class Permissions:
     subscribe: tuple[str, ...]
 
 
+def inbox_prefix(role: str) -> str:
+    """The first part of the subjects on which answers to requests of a service arrive. No other service may hear them."""
+    return f"_INBOX_{role}"
+
+
+def _answers(role: str) -> str:
+    return f"{inbox_prefix(role)}.>"
+
+
 def permissions(cluster: str) -> dict[str, Permissions]:
     """User → permissions. ``submitter``: a client that submits, lists and cancels jobs on the bus."""
     c = Subjects(cluster).cluster
@@ -31,15 +40,17 @@ def permissions(cluster: str) -> dict[str, Permissions]:
     return {
         "dispatcher": Permissions(
             (to_master, to_manager, to_resources, f"{c}.jobmanager.run", who, here),
-            (f"{c}.jobs.*", who, here, _INBOX),
+            (f"{c}.jobs.*", who, here, _answers("dispatcher")),
         ),
         "jobmanager": Permissions(
             (to_master, to_manager, to_resources, f"{c}.taskmanagers.*", f"{c}.events.>", here),
-            (to_master, f"{c}.jobmanager.run", who, _INBOX),
+            (to_master, f"{c}.jobmanager.run", who, _answers("jobmanager")),
         ),
-        "resourcemanager": Permissions((to_master, to_manager, here), (to_resources, who, _INBOX)),
+        "resourcemanager": Permissions(
+            (to_master, to_manager, here), (to_resources, who, _answers("resourcemanager"))
+        ),
         "taskmanager": Permissions(
-            (to_master, to_resources, here), (to_manager, f"{c}.taskmanagers.*", who, _INBOX)
+            (to_master, to_resources, here), (to_manager, f"{c}.taskmanagers.*", who, _answers("taskmanager"))
         ),
         "submitter": Permissions((f"{c}.jobs.*",), (_INBOX,)),
     }
