@@ -22,7 +22,7 @@ import penstock.runtime.control_channel
 import penstock.runtime.network.hub
 import penstock.runtime.slot
 import penstock.runtime.slot_reports
-import penstock.state.cold_rows
+import penstock.state.bloom
 import penstock.state.memory
 import penstock.state.tables
 import penstock_services.dispatcher.service
@@ -293,7 +293,7 @@ def simulated_hosts(
             (penstock.state.tables, "_MOST_ROWS", 8),
             # A memory of a few rows is far too small all the time, and its filters are small.
             (penstock.state.memory, "HARD", 1e6),
-            (penstock.state.cold_rows, "_FIRST_KEYS", 16),
+            (penstock.state.bloom, "_FIRST_KEYS", 16),
             (tm.slot, "ProcessHandle", process_handle),
             (tm.slot, "send_packet", send_packet),
             (penstock_services.dispatcher.service, "Planner", PlannerInPlace),

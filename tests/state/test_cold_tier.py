@@ -20,7 +20,8 @@ from penstock.jobgraph.specs import GroupAggregateSpec
 from penstock.operators.group_aggregate import make_group_aggregate
 from penstock.snapshots.restoring import restore
 from penstock.state import cold_tier
-from penstock.state.cold_rows import Bloom, ColdRows, Moved
+from penstock.state.bloom import Bloom
+from penstock.state.cold_rows import ColdRows, Moved
 from penstock.state.memory import StateMemory
 from penstock.state.row_bytes import RowBytes
 from penstock.testing.operator_harness import Subtask, materialized

@@ -19,7 +19,8 @@ import numpy as np
 
 from penstock.columnar.hashing import hash_columns
 from penstock.columnar.sorting import group_bounds
-from penstock.state.cold_rows import Bloom, ColdRows, Moved, Names
+from penstock.state.bloom import Bloom
+from penstock.state.cold_rows import ColdRows, Moved, Names
 from penstock.state.cold_tier import PIECE_BYTES, ColdTier
 from penstock.types import logical as t
 from penstock.types.column import Column
