@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.columnar.rows import make_row
+from penstock.columnar.python_values import from_python
+from penstock.columnar.rows import Row, make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.snapshots import writing as snap
 from penstock.snapshots.contract import OperatorSnapshot, RestoredState
@@ -17,6 +18,7 @@ from penstock.snapshots.reading import SnapshotReader
 from penstock.snapshots.restoring import SnapshotChain, SnapshotSet
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.blocks import KeyLayout
+from penstock.state.codec import codec
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -28,6 +30,7 @@ from penstock.state.descriptors import (
 )
 from penstock.state.states import Scope
 from penstock.types import logical as t
+from penstock.types.batch import RowKind
 
 BIGINT, STRING, DOUBLE, INT = t.BigIntType(), t.VarCharType(), t.DoubleType(), t.IntType()
 ROW = t.RowType((t.Field("name", STRING), t.Field("n", INT)))
@@ -484,3 +487,12 @@ def test_leveldb_refuses_keys_without_a_type(backends: Any) -> None:
         pytest.skip("dictionaries take any key")
     with pytest.raises(UnsupportedError, match="without a declared type"):
         backends.make(t.RawType())
+
+
+def test_a_row_with_a_kind_is_refused_as_a_value_of_a_declared_type() -> None:
+    row = Row("a", 1)
+    assert codec(ROW).decode(codec(ROW).encode(row)) == row
+    with pytest.raises(ValueError, match="a Row of kind -U"):
+        codec(ROW).encode(row.with_kind(RowKind.UPDATE_BEFORE))
+    with pytest.raises(ValueError, match="a Row of kind -U"):
+        from_python(ROW, [row.with_kind(RowKind.UPDATE_BEFORE)])

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.api import StreamExecutionEnvironment, Types, WatermarkStrategy, execution
 from penstock.columnar.python_values import records
-from penstock.errors import SpecError, SqlError, UnsupportedError
+from penstock.errors import FunctionError, SpecError, SqlError, UnsupportedError
 from penstock.table import (
     ChangelogMode,
     DataTypes,
@@ -240,6 +240,15 @@ REFUSED = {
     "kinds of a declared type": (
         UnsupportedError, "rows have no kinds",
         lambda p, e: e.from_changelog_stream(_pairs(p).map(lambda r: r, PAIRS))),
+    "a kind from a step with a declared type": (
+        FunctionError, r"-D \(1, 'a'\)",
+        lambda p, e: _rows(_pairs(p).map(lambda r: Row(*r).with_kind(RowKind.DELETE), PAIRS))),
+    "a kind in a field of a declared type": (
+        FunctionError, "a Row of kind -U",
+        lambda p, e: _rows(_pairs(p).map(
+            lambda r: [Row(*r).with_kind(RowKind.UPDATE_BEFORE)], Types.LIST(Types.ROW([Types.LONG(), Types.STRING()]))))),
+    "a collection of rows with kinds as a plain stream": (
+        SpecError, "rows of a collection have kinds", lambda p, e: _rows(_changes(p).map(lambda r: r.get_row_kind().short))),
     "kinds without a schema": (
         SpecError, "without a schema", lambda p, e: e.from_changelog_stream(_pairs(p).map(lambda r: Row(*r)))),
     "an unknown column": (

@@ -24,8 +24,8 @@ from penstock.api.step_settings import DataStreamSink
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import checked_type, schema_of, type_of, type_of_values
-from penstock.columnar.python_values import columns_of
-from penstock.columnar.rows import Row
+from penstock.columnar.python_values import columns_of, is_bare, redact
+from penstock.columnar.rows import Row, kind_of
 from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import classes_in, with_classes
@@ -36,6 +36,7 @@ from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.types import Batch
 from penstock.types import logical as t
+from penstock.types.batch import RowKind
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class StreamExecutionEnvironment(Settings):
         schema = schema_of(checked_type(type_info) if type_info is not None else type_of_values(rows))
         # This must precede the encoding of the rows, which needs their classes to have names.
         found = classes_in(rows) if any(isinstance(x, t.RawType) for x in schema.types) else ()
-        batch = Batch(schema, columns_of(schema, rows, "from_collection"), num_rows=len(rows))
+        kinded = [row for row in rows if kind_of(row)] if not is_bare(schema) else []
+        plain = [row.with_kind(RowKind.INSERT) for row in rows] if kinded else rows
+        batch = Batch(schema, columns_of(schema, plain, "from_collection"), num_rows=len(rows))
         arrow = batch.to_arrow()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, arrow.schema) as writer:
@@ -94,6 +97,14 @@ class StreamExecutionEnvironment(Settings):
         node = n.Values(schema=schema, data=data)
 
         def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
+            if kinded:
+                raise SpecError(
+                    "the rows of a collection have kinds, and records of a declared type have none",
+                    expected="rows of kind +I (INSERT), or from_changelog_stream of the collection",
+                    got=f"{kinded[0].get_row_kind().short} {redact(kinded[0])}",
+                    where="from_collection()",
+                    remedy="say type_info=Types.PICKLED_BYTE_ARRAY(), so that records keep their kinds",
+                )
             compiler.classes.extend(found)
             return node
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columnar.record_classes import maker, plain_row, shape_of, taken_apart
-from penstock.columnar.rows import Row, row_class
+from penstock.columnar.rows import Row, kind_of, refuse_kind, row_class
 from penstock.errors import FunctionError
 from penstock.functions.python_results import result_of
 from penstock.types import logical as t
@@ -199,6 +199,8 @@ def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[An
     def place(row: Any) -> Any:
         if type(row) in known:
             return row
+        if kind_of(row):
+            raise _kind_refused(where, row)
         row = taken_apart(row)
         by_name = row if isinstance(row, dict) else None
         fields = getattr(type(row), "_names", None) or getattr(type(row), "_fields", None)
@@ -211,6 +213,17 @@ def _by_position(schema: Schema, rows: Sequence[Any], where: str) -> Sequence[An
         return row
 
     return [place(r) for r in rows]
+
+
+def _kind_refused(where: str, row: Row) -> FunctionError:
+    return FunctionError(
+        "a row with a kind stands where a type is declared, and records of a declared type have no kinds",
+        expected="rows of kind +I (INSERT)",
+        got=f"{row.get_row_kind().short} {redact(row)}",
+        where=where,
+        remedy="leave the type out (or say Types.PICKLED_BYTE_ARRAY()), so that records keep their kinds; or drop the "
+        "kind with row.with_kind(RowKind.INSERT)",
+    )
 
 
 def _fits(row: Any, n: int) -> bool:
@@ -322,6 +335,7 @@ def _to_external(type_: t.LogicalType) -> Callable[[Any], Any] | None:
                             f"fields {', '.join(map(str, row))} where {', '.join(names)} are declared"
                         )
                     row = [row.get(name) for name in names]
+                refuse_kind(row)
                 row = taken_apart(row)
                 return {n: c(v) for n, c, v in zip(names, converts, row, strict=True)}
 

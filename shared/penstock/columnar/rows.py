@@ -165,6 +165,17 @@ def make_row(names: tuple[str, ...], values: Iterable[Any]) -> Row:
     return tuple.__new__(row_class(names) if names else Row, values)
 
 
+def kind_of(value: Any) -> RowKind:
+    """What ``value`` does in a changelog: the kind of a ``Row``; anything else is an INSERT."""
+    return value._kind if isinstance(value, Row) else RowKind.INSERT
+
+
+def refuse_kind(value: Any) -> None:
+    """Raise ValueError if ``value`` is a ``Row`` with another kind than INSERT: columns keep its fields alone."""
+    if kind := kind_of(value):
+        raise ValueError(f"a Row of kind {kind.short}, which a declared type does not keep")
+
+
 def _made(names: tuple[str, ...], kind: RowKind, values: tuple[Any, ...]) -> Row:
     return tuple.__new__(_class_of(names, kind), values)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from penstock.columnar.record_classes import maker, taken_apart
+from penstock.columnar.rows import refuse_kind
 from penstock.types import logical as t
 from penstock.types import pickling
 
@@ -121,6 +122,7 @@ def _row(fields: tuple[t.Field, ...]) -> tuple[Convert, Convert]:
     back_all = [back or _same for _, back in both]
 
     def to(row: Any) -> list[Any]:
+        refuse_kind(row)
         values = [row[n] for n in names] if isinstance(row, dict) else taken_apart(row)
         return [f(v) for f, v in zip(to_all, values, strict=True)]
 
