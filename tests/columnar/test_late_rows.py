@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.columnar import late_rows
-from penstock.columnar.late_rows import LateRows
+from penstock.columnar.late_rows import LateRows, Upkeep, within
 from penstock.types import logical as t
 from penstock.types.column import Column
 
@@ -33,12 +34,13 @@ def rows_of(columns: list[Column]) -> list[tuple]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_come_back_as_they_came(monkeypatch, seed):
+@pytest.mark.parametrize("segment_bytes", [400, 1 << 62])
+def test_rows_come_back_as_they_came(monkeypatch, seed, segment_bytes):
     monkeypatch.setattr(late_rows, "_LONG", 64)
-    monkeypatch.setattr(late_rows, "_COMPACT_FROM", 32)
+    upkeep = Upkeep(garbage_rows=32, garbage_share=0.5, segment_bytes=segment_bytes)
     monkeypatch.setattr(late_rows, "_REWRITTEN_ROWS", 20)
     monkeypatch.setattr(late_rows, "_GAPS", 3)
-    rng, store, held = random.Random(seed), LateRows(TYPES), {}
+    rng, store, held = random.Random(seed), LateRows(TYPES, upkeep), {}
     number = 0
     for _ in range(120):
         n = rng.choice([1, 2, 5, 30, 90])
@@ -115,3 +117,36 @@ def test_many_small_appends_make_few_segments():
         store.append([Column.of(t.VarCharType(), [str(i)])], 1)
     assert len(store._heap._segments) < 30
     assert store.take(np.arange(2000))[0].to_pylist() == [str(i) for i in range(2000)]
+
+
+def test_state_with_a_limit_keeps_little_garbage_and_copies_a_small_part_at_once():
+    text, limit, taken = "x" * 1_000, 64 << 20, []
+    store = LateRows([t.VarCharType()], within(limit))
+    heap = store._heap
+    fetch = heap._fetch
+
+    def seen(slots):
+        taken.append(len(slots) * len(text))
+        return fetch(slots)
+
+    heap._fetch = seen
+    held, rng = np.empty(0, np.int64), np.random.default_rng(3)
+    for _ in range(60):
+        slots = store.append([Column.of(t.VarCharType(), [text] * 500)], 500)
+        held = rng.permutation(np.concatenate((held, slots)))
+        store.free(held[4_000:])
+        held = held[:4_000]
+        assert heap.nbytes - heap._refs.nbytes <= len(held) * 1_010 * 4 / 3 + (1 << 20)
+    assert max(taken) <= (1 << 20)
+    assert max(s.nbytes for s in heap._segments if s is not None) <= 4 << 20
+    assert heap._held == sum(s.nbytes for s in heap._segments if s is not None)
+    assert heap._rows == sum(s.rows for s in heap._segments if s is not None)
+
+
+def test_a_rewritten_row_does_not_keep_the_memory_of_its_batch():
+    store = LateRows([t.VarCharType()], within(1 << 20))
+    before = pa.total_allocated_bytes()
+    slots = store.append([Column.of(t.VarCharType(), ["x" * 1_000] * 10_000)], 10_000)
+    store.free(slots[100:])
+    assert pa.total_allocated_bytes() - before < 200_000
+    assert store.take(slots[:100])[0].to_pylist() == ["x" * 1_000] * 100

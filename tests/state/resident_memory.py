@@ -3,7 +3,8 @@
 ``python resident_memory.py CASE LIMIT_BYTES FOLDER NEW OLD [CURVE]`` prints a JSON object: ``digest`` of
 all that came out, whatever its order within a batch; ``keys_on_disk`` at the end;
 ``growth_bytes``: how much this process' own memory had grown at most, measured after every
-batch, since everything had been loaded and used once; ``mapped_bytes``: the same of files.
+batch, since everything had been loaded and used once; ``peak_bytes``: the same at any moment,
+also within a batch; ``mapped_bytes``: the same as the first of files.
 """
 
 from __future__ import annotations
@@ -220,6 +221,32 @@ def memory_bytes() -> tuple[int, int]:
     return (int(resident) - int(shared)) * PAGE_BYTES, int(shared) * PAGE_BYTES
 
 
+class Growth:
+    """By how much the memory of this process has grown since now. ``most``: after a batch, at most; ``peak``: at any
+    moment; ``mapped``: of files, after a batch."""
+
+    def __init__(self) -> None:
+        self.most = self.peak = self.mapped = 0
+        self._base, self._files = memory_bytes()
+        self._forget_peak()
+
+    def look(self) -> int:
+        """Bytes of this process alone, after a batch."""
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        high, files = (int(status[name].split()[0]) << 10 for name in ("VmHWM", "RssFile"))
+        own, files_now = memory_bytes()
+        self.most = max(self.most, own - self._base)
+        self.peak = max(self.peak, own - self._base, high - files - self._base)
+        self.mapped = max(self.mapped, files_now - self._files)
+        self._forget_peak()
+        return own - self._base
+
+    @staticmethod
+    def _forget_peak() -> None:
+        """The highest resident size so far becomes the one of now."""
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def digest(task: Subtask) -> int:
     total = 0
     for batch in task.out:
@@ -264,28 +291,26 @@ def main(
     warm_up(case, folder / "warm")
     memory = StateMemory(limit_bytes, ProcessMemory(limit_bytes))
     task = make_task(case, memory, folder)
-    total = most = mapped = 0
-    base, files = memory_bytes()
+    total, growth = 0, Growth()
     for i in range(new + old):
         values = random.integers(0, 1 << 40, BATCH_ROWS)
         at = i * BATCH_ROWS
         chosen = np.arange(at, at + BATCH_ROWS) if i < new else random.integers(0, n, BATCH_ROWS)
         task.process(rows(keys[chosen], values, chosen // BATCH_ROWS, inputs[0]), i % len(inputs))
         total = (total * 31 + digest(task)) % (1 << 61)
-        own, files_now = memory_bytes()
-        most, mapped = max(most, own - base), max(mapped, files_now - files)
+        own = growth.look()
         if curve is not None and i % CURVE_STEP == 0:
-            sample = {"rows": at + BATCH_ROWS, "counted_bytes": memory.counted(), "growth_bytes": own - base}
+            sample = {"rows": at + BATCH_ROWS, "counted_bytes": memory.counted(), "growth_bytes": own}
             print(json.dumps(sample), file=curve)
     on_disk = tier(task.operator).count if hasattr(task.operator, "_keys") else -1
     for batch in task.operator.on_watermark(MAX_WATERMARK):  # windows: all of them are due
         task.out = [batch]
         total = (total + digest(task)) % (1 << 61)
-        own, files_now = memory_bytes()
-        most, mapped = max(most, own - base), max(mapped, files_now - files)
+        growth.look()
     task.operator.close()
     return {
-        "digest": total, "growth_bytes": most, "mapped_bytes": mapped, "keys_on_disk": on_disk
+        "digest": total, "growth_bytes": growth.most, "peak_bytes": growth.peak, "mapped_bytes": growth.mapped,
+        "keys_on_disk": on_disk,
     }  # fmt: skip
 
 

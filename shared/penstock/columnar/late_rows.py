@@ -5,12 +5,16 @@ that it keeps, and emits a row once. So a row with text or nested columns is kep
 segment << 32 | row, into a *segment*: the uncopied columns of a batch.
 
 Small segments are merged four at a time, so that there are few. A segment is dropped when all its rows are
-freed. When more than half of all rows are garbage, the segments that are mostly garbage are rewritten.
+freed. When too many of all rows are garbage, the segments with the most garbage are rewritten.
+
+Both have rows in memory twice for a moment. ``Upkeep`` says how many, so that state with a memory limit stays
+within it.
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +33,37 @@ _ROW_MASK = (1 << 32) - 1
 _LONG = 4096
 #: The number of shorter segments that are merged together.
 _FAN = 4
-#: The number of freed rows below which no segment is rewritten …
-_COMPACT_FROM = 65_536
-#: … and below which none is rewritten for state that is evicted to disk: its memory must be free sooner.
-GARBAGE_ROWS = 2_048
 #: The number of dropped segments above which the others are renumbered.
 _GAPS = 1024
-#: Rows of a rewritten segment.
+#: The most rows of a rewritten segment.
 _REWRITTEN_ROWS = 16_384
+#: A segment of at least a limit's share of this size, and at least so many bytes, is never merged with others.
+_SEGMENT_SHARE, _LEAST_SEGMENT_BYTES = 64, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """When segments are merged and rewritten.
+
+    ``garbage_rows``: the number of freed rows below which no segment is rewritten. ``garbage_share``: how many freed
+    rows are tolerated, as a share of those in use. ``segment_bytes``: the size from which a segment is never merged,
+    and that of a rewritten segment; so much garbage is always tolerated, too.
+    """
+
+    garbage_rows: int
+    garbage_share: float
+    segment_bytes: int
+
+
+#: For state without a memory limit: few, long segments.
+ROOMY = Upkeep(garbage_rows=65_536, garbage_share=1.0, segment_bytes=1 << 62)
+
+
+def within(limit_bytes: int) -> Upkeep:
+    """The upkeep of state that moves to the disk above ``limit_bytes``: freed memory is given up sooner, and only a
+    small part of the rows is copied at once."""
+    size = max(limit_bytes // _SEGMENT_SHARE, _LEAST_SEGMENT_BYTES)
+    return Upkeep(garbage_rows=2_048, garbage_share=1 / 3, segment_bytes=size)
 
 
 class _Segment:
@@ -44,12 +71,12 @@ class _Segment:
 
     __slots__ = ("columns", "live", "nbytes", "rows", "slots")
 
-    def __init__(self, columns: Sequence[Column], slots: np.ndarray) -> None:
+    def __init__(self, columns: Sequence[Column], slots: np.ndarray, most_bytes: int) -> None:
         self.columns = list(columns)
         self.rows = self.live = len(slots)
         self.nbytes = sum(c.nbytes for c in self.columns)
         #: The slot of each row when it was added. Only short segments keep it, for merging.
-        self.slots = slots if self.rows < _LONG else None
+        self.slots = slots if self.rows < _LONG and self.nbytes < most_bytes else None
 
 
 class _Fetch:
@@ -62,14 +89,16 @@ class _Fetch:
         self._parts = [(segment, _run(rows), rows) for segment, rows in parts]
         self._back = back
 
-    def column(self, type_: LogicalType, index: int) -> Column:
-        """The column with this index of all rows, copied unless the rows are one contiguous run."""
+    def column(self, type_: LogicalType, index: int, *, own: bool = False) -> Column:
+        """The column with this index of all rows, copied unless the rows are one contiguous run. ``own``: copied in
+        any case, so that it does not keep the segment's memory."""
         if not self._parts:
             return Column.nulls(type_, 0)
         parts = []
+        own = own and len(self._parts) == 1
         for segment, run, rows in self._parts:
             column = segment.columns[index]
-            parts.append(column.take(rows) if run is None else column.slice(*run))
+            parts.append(column.take(rows) if run is None or own else column.slice(*run))
         out = Column.concat(parts)
         return out if self._back is None else out.take(self._back)
 
@@ -107,9 +136,9 @@ class LateColumn:
 class Segments:
     """Rows by slot. Each slot has an int64 reference to a row of a segment."""
 
-    def __init__(self, types: Sequence[LogicalType], garbage_rows: int) -> None:
+    def __init__(self, types: Sequence[LogicalType], upkeep: Upkeep) -> None:
         self.types = list(types)
-        self._garbage_rows = garbage_rows
+        self._upkeep = upkeep
         self._refs = np.full(1024, -1, np.int64)
         #: Segments by number; None for a dropped one.
         self._segments: list[_Segment | None] = []
@@ -183,7 +212,7 @@ class Segments:
             segment.live -= count
             if not segment.live:
                 self._drop(number)
-        if self._rows - self._live > max(self._garbage_rows, self._live):
+        if self._rows - self._live > self._tolerated():
             self._compact()
         if self._gone > max(_GAPS, len(self._segments) // 2):
             self._renumber()
@@ -195,7 +224,7 @@ class Segments:
 
     def _add(self, slots: np.ndarray, columns: Sequence[Column]) -> None:
         self._refs[slots] = np.arange(len(slots)) | (len(self._segments) << 32)
-        self._segments.append(_Segment(columns, slots))
+        self._segments.append(_Segment(columns, slots, self._upkeep.segment_bytes))
         self._held += self._segment(-1).nbytes
 
     def _drop(self, number: int) -> None:
@@ -241,20 +270,39 @@ class Segments:
         self._add(merged, [Column.concat(column) for column in zip(*parts, strict=True)])
         return True
 
+    def _tolerated(self) -> float:
+        """How many freed rows may be there."""
+        upkeep = self._upkeep
+        return max(
+            min(upkeep.garbage_rows, self._rows_in(upkeep.segment_bytes)), upkeep.garbage_share * self._live
+        )
+
+    def _rows_in(self, nbytes: int) -> int:
+        """How many rows take about ``nbytes``."""
+        return max(nbytes * self._rows // max(self._held, 1), 1)
+
     def _compact(self) -> None:
-        """Rewrite the segments of which more than half is garbage."""
-        sparse = np.array([s is not None and 2 * s.live < s.rows for s in self._segments])
+        """Rewrite the segments of which a larger part is garbage than is tolerated of all rows. Each is dropped as
+        soon as its last row is copied."""
+        share = 1 + self._upkeep.garbage_share
+        sparse = np.array([s is not None and share * s.live < s.rows for s in self._segments])
+        most = min(self._rows_in(self._upkeep.segment_bytes), _REWRITTEN_ROWS)
         slots = np.flatnonzero(self._refs >= 0)
         refs = self._refs[slots]
         chosen = sparse[refs >> 32]
         slots, refs = slots[chosen], refs[chosen]
-        slots = slots[np.argsort(refs)]
-        for start in range(0, len(slots), _REWRITTEN_ROWS):
-            part = slots[start : start + _REWRITTEN_ROWS]
-            self._add(part, self.take(part))
+        order = np.argsort(refs)
+        slots, which = slots[order], refs[order] >> 32
+        emptied = np.flatnonzero(sparse).tolist()
+        emptied.reverse()
+        for start in range(0, len(slots), most):
+            part = slots[start : start + most]
+            fetch = self._fetch(part)
+            self._add(part, [fetch.column(x, i, own=True) for i, x in enumerate(self.types)])
             self._rows += len(part)
-        for number in np.flatnonzero(sparse).tolist():
-            self._drop(number)
+            next_ = int(which[start + most]) if start + most < len(which) else len(sparse)
+            while emptied and emptied[-1] < next_:
+                self._drop(emptied.pop())
 
 
 def _is_raw(type_: LogicalType) -> bool:
@@ -266,14 +314,13 @@ class LateRows:
     """Rows of ``types`` by slot, like ``RowStore``.
 
     If a column is wide (Arrow-backed), all columns are kept in segments and appended columns are not
-    copied; otherwise rows lie in arrays by slot. Segments are not rewritten before ``garbage_rows`` rows
-    are freed.
+    copied; otherwise rows lie in arrays by slot.
     """
 
-    def __init__(self, types: Sequence[LogicalType], garbage_rows: int = _COMPACT_FROM) -> None:
+    def __init__(self, types: Sequence[LogicalType], upkeep: Upkeep = ROOMY) -> None:
         self.slots = Slots()
         wide = any(numpy_dtype(x) is None for x in types)
-        self._heap = Segments(types, garbage_rows) if wide else None
+        self._heap = Segments(types, upkeep) if wide else None
         self._stores = [] if wide else [FixedStore(x) for x in types]
 
     def __len__(self) -> int:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: A heap is compacted when it holds more than this many entries and most of them are garbage.
 _COMPACT_FROM = 8_192
+#: About how many bytes are copied at once when a heap is compacted.
+_COMPACT_BYTES = 1 << 20
 #: Bytes of a heap's first segment, and of its largest.
 _FIRST_BYTES, _SEGMENT_BYTES = 16_384, 16 << 20
 _MAPPED_FROM = 1 << 20
@@ -257,8 +259,12 @@ class HeapStore:
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             segment = old.pop()
             if high > low:
-                kept = segment.array().take(pa.array(entries[low:high]))
-                self._refs[slots[low:high]] = self._append(kept)
+                # In pieces, because each is in memory three times for a moment.
+                step = max(_COMPACT_BYTES * segment.entries // max(segment.nbytes, 1), 1)
+                for at in range(low, high, step):
+                    end = min(at + step, high)
+                    kept = segment.array().take(pa.array(entries[at:end]))
+                    self._refs[slots[at:end]] = self._append(kept)
 
 
 class NestedStore:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.key_index import KeyIndex
-from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
+from penstock.columnar.late_rows import ROOMY, LateRows, Upkeep
 from penstock.columnar.multimap import MultiMap
 from penstock.columnar.sorting import group_bounds, stable_argsort
 from penstock.columnar.store import grown
@@ -35,14 +35,20 @@ class TimedRows:
     """Rows of ``types`` by key slot and time. An *entry* is the number of a row.
 
     ``span_us`` is the greatest length of a probe's interval in µs. ``changes`` receives the entries that are
-    written and freed. ``evicts``: all rows of a key may be freed before they are due.
+    written and freed. ``evicts``: all rows of a key may be freed before they are due. ``upkeep``: of the rows.
     """
 
     def __init__(
-        self, types: Sequence[t.LogicalType], span_us: int, changes: Changes, *, evicts: bool = False
+        self,
+        types: Sequence[t.LogicalType],
+        span_us: int,
+        changes: Changes,
+        *,
+        evicts: bool = False,
+        upkeep: Upkeep = ROOMY,
     ) -> None:
         self._width = max(span_us + 1, 1000)
-        self.rows = LateRows(types, *((GARBAGE_ROWS,) if evicts else ()))
+        self.rows = LateRows(types, upkeep)
         self.changes = changes
         self.times = np.zeros(1024, np.int64)
         self.key_slots = np.zeros(1024, np.int64)

@@ -312,7 +312,7 @@ class _Side(SlotTable):
         )  # fmt: skip
         self._row_types, self._key_columns = schema.types, list(keys)
         self._time, self._limit = time, limit
-        self.rows = TimedRows(schema.types, span_us, self.changes, evicts=space.evicts)
+        self.rows = TimedRows(schema.types, span_us, self.changes, evicts=space.evicts, upkeep=space.upkeep)
 
     def __len__(self) -> int:
         return len(self.rows)

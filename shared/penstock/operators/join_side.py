@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.key_index import KeyIndex
-from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
+from penstock.columnar.late_rows import LateRows
 from penstock.columnar.multimap import Found, MultiMap
 from penstock.columnar.store import grown
 from penstock.snapshots.keyed_blocks import restored_columns
@@ -48,7 +48,7 @@ class JoinSide(SlotTable):
             types=[*schema.types, _LONG, _LONG],
         )  # fmt: skip
         self._row_types, self._key_columns = schema.types, list(keys)
-        self._rows: LateRows | KeyIndex = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
+        self._rows: LateRows | KeyIndex = LateRows(schema.types, space.upkeep)
         self._map = MultiMap()
         #: The number of copies of each entry's row; None while every entry is one row.
         self._counts: np.ndarray | None = None

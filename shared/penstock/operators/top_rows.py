@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.grouping import distinct_slots
-from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
+from penstock.columnar.late_rows import LateRows
 from penstock.columnar.sorting import position_in_group, single_key_codes, stable_argsort_by
 from penstock.columnar.store import grown
 from penstock.operators.changes import AFTER, BEFORE, INSERT, typed
@@ -125,7 +125,7 @@ class _TopRows(SlotTable):
             types=[*schema.types, _LONG],
         )  # fmt: skip
         self._partition, self._order, self._width = spec.partition, spec.order[0], spec.last
-        self.rows = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
+        self.rows = LateRows(schema.types, space.upkeep)
         #: The arrival number of each row.
         self._arrivals = np.zeros(1024, np.int64)
         self._next_arrival = 0

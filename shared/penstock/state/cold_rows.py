@@ -40,10 +40,13 @@ if TYPE_CHECKING:
 
 _EPOCH, _TIME, _ROWS = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct("<I")
 _LONG, _INT = t.BigIntType(False), t.IntType(False)
+_NO_IDS = np.empty(0, np.int64)
 #: How many files LevelDB keeps open, and so mapped into memory, and the size of one.
 _OPEN_FILES, _FILE_BYTES = 256, 1 << 20
 #: The size of the hash with which the name of a key begins.
 _HASH_BYTES = 8
+#: About how many bytes of rows are read at once. While they are decoded they are in memory several times.
+_PIECE_BYTES = 512 << 10
 #: The last byte of a record: whether the key is listed under an epoch.
 _PLAIN, _LISTED = b"\x00", b"\x01"
 
@@ -172,32 +175,49 @@ class ColdRows:
                 for key, time_ms in zip(present.tolist(), last.tolist(), strict=True):
                     batch.put(b"t" + at + _TIME.pack(time_ms) + names.bytes[key], b"")
 
-    def take(self, table: int, names: Names) -> Moved:
-        """Removes and returns the rows of keys, in the order of ``names``."""
+    def take(self, table: int, names: Names) -> Iterator[Moved]:
+        """Removes and yields the rows of keys, in the order of ``names``. They come in pieces of about
+        ``_PIECE_BYTES``, each with a count for every key: 0 for the keys of other pieces."""
         return self._take(table, names.bytes)
 
     def look(self, table: int, names: Names) -> Moved:
         """Returns the rows of keys without removing them, in the order of ``names``."""
-        return self._found(table, names.bytes)[0]
+        return self._moved(table, len(names.bytes), *self._found(table, names.bytes, 0, None)[:2])
 
-    def _take(self, table: int, names: Sequence[bytes]) -> Moved:
-        moved, found, records = self._found(table, names)
-        self._forget(table, [names[i] for i in found], records, moved, moved.counts[found])
-        return moved
+    def _take(self, table: int, names: Sequence[bytes]) -> Iterator[Moved]:
+        start = 0
+        while start < len(names):
+            found, records, start = self._found(table, names, start, _PIECE_BYTES)
+            if found:
+                moved = self._moved(table, len(names), found, records)
+                self._forget(table, [names[i] for i in found], records, moved, moved.counts[found])
+                del records
+                yield moved
 
-    def _found(self, table: int, names: Sequence[bytes]) -> tuple[Moved, list[int], list[bytes]]:
-        """(rows of these keys, positions of the keys that have some, their records)."""
-        get, at = self._db.get, bytes([table])
+    def _found(
+        self, table: int, names: Sequence[bytes], start: int, most_bytes: int | None
+    ) -> tuple[list[int], list[bytes], int]:
+        """(positions of the keys that have rows, from ``start`` on, their records, where to go on). About
+        ``most_bytes`` are read (None: all)."""
+        get, head = self._db.get, b"r" + bytes([table])
         records: list[bytes] = []
         found: list[int] = []
-        for i, name in enumerate(names):
-            record = get(b"r" + at + name)
+        size = 0
+        for i in range(start, len(names)):
+            record = get(head + names[i])
             if record is not None:
                 records.append(record)
                 found.append(i)
-        counts = np.zeros(len(names), np.int64)
+                size += len(record)
+                if most_bytes is not None and size >= most_bytes:
+                    return found, records, i + 1
+        return found, records, len(names)
+
+    def _moved(self, table: int, n: int, found: list[int], records: list[bytes]) -> Moved:
+        """The rows of ``n`` keys, of which those at the positions ``found`` have some."""
+        counts = np.zeros(n, np.int64)
         counts[found], rows = self._decoded(table, records)
-        return Moved(counts, rows.ids, rows.stamps, rows.times, rows.columns), found, records
+        return Moved(counts, rows.ids, rows.stamps, rows.times, rows.columns)
 
     def expired(
         self, table: int, until_ms: int, most: int, with_it: Sequence[int]
@@ -215,7 +235,7 @@ class ColdRows:
         due.close()
         gone: dict[int, np.ndarray] = {}
         for number in (table, *with_it):
-            gone[number] = self._take(number, names).ids
+            gone[number] = np.concatenate([_NO_IDS, *(moved.ids for moved in self._take(number, names))])
         others = [bytes([n]) for n in range(len(self._rows)) if n != table and n not in with_it]
         left = sum(any(self._db.get(b"r" + o + name) is not None for o in others) for name in names)
         return len(names), len(names) - left, gone
@@ -324,8 +344,13 @@ class ColdCut:
             yield name, self._stored.get(b"r" + at + name)
 
     def read(self, most: int) -> tuple[np.ndarray, list[Column], list[Column]] | None:
-        """(row numbers, keys, other columns) of up to ``most`` further keys; None at the end."""
-        found = list(islice(self._found, most))
+        """(row numbers, keys, other columns) of up to ``most`` further keys, or about ``_PIECE_BYTES`` of them; None
+        at the end."""
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        while len(found) < most and size < _PIECE_BYTES and (stored := next(self._found, None)) is not None:
+            found.append(stored)
+            size += len(stored[1])
         if not found:
             self.close()
             return None

@@ -15,7 +15,6 @@ import numpy as np
 
 from penstock.columnar.grouping import distinct
 from penstock.columnar.growing import grown
-from penstock.state.allocators import release_memory
 from penstock.state.cold_rows import ColdRows, Moved
 from penstock.state.row_changes import RowChanges
 from penstock.state.tables import SlotChanges
@@ -173,8 +172,6 @@ class ColdTier(Resident):
         self._hand = 0
         #: The number of keys that came back since the last ``make_room``.
         self._came = 0
-        #: Bytes evicted since the last ``release_memory``.
-        self._given_up = 0
         self._disk: ColdRows | None = None
         self.count = 0
         # Table → time up to which its rows have expired; the tables that still have such rows on disk.
@@ -219,26 +216,29 @@ class ColdTier(Resident):
         slots = new[asked]
         back, dead = np.zeros(len(slots), np.bool_), np.zeros(len(slots), np.bool_)
         for number, table in enumerate(self._tables):
-            moved = disk.take(number, names)
-            if not len(moved.ids):
-                continue
-            here = moved.counts > 0
-            back |= here
-            stays = self._standing(number, moved, dead)
-            if not stays.all():
-                table.numbered.lost(moved.ids[~stays])
-                moved = moved.filter(stays)
-                if moved.times is not None:
-                    dead |= here & (moved.counts == 0)
-            rows = table.load(np.repeat(slots, moved.counts), moved.columns)
-            table.numbered.moved_in(rows, moved.ids, moved.stamps)
-            if table.touched is not None and moved.times is not None:
-                table.touched(rows, moved.times)
+            for moved in disk.take(number, names):
+                here = moved.counts > 0
+                back |= here
+                stays = self._standing(number, moved, dead)
+                if not stays.all():
+                    table.numbered.lost(moved.ids[~stays])
+                    moved = moved.filter(stays)
+                    if moved.times is not None:
+                        dead |= here & (moved.counts == 0)
+                self._put_back(table, slots, moved)
+                self._memory.moved(sum(c.nbytes for c in moved.columns))
         came = int(back.sum())
         self.count -= came
         self._came += came
         found[asked] = back & ~dead
         return found
+
+    @staticmethod
+    def _put_back(table: Movable, slots: np.ndarray, moved: Moved) -> None:
+        rows = table.load(np.repeat(slots, moved.counts), moved.columns)
+        table.numbered.moved_in(rows, moved.ids, moved.stamps)
+        if table.touched is not None and moved.times is not None:
+            table.touched(rows, moved.times)
 
     def _standing(self, table: int, moved: Moved, dead: np.ndarray) -> np.ndarray:
         """Mask of the rows that have not expired; expired rows may not be removed from the disk yet."""
@@ -325,11 +325,9 @@ class ColdTier(Resident):
         slots = self._coldest(min(int(excess / each) + 1, most))
         piece = int(min(max(_PIECE_BYTES / each, 1), _PIECE_KEYS))
         for at in range(0, len(slots), piece):
-            self._move_out(slots[at : at + piece])
-        self._given_up += int(each * len(slots))
-        if self._given_up > self._memory.limit_bytes // 2:
-            self._given_up = 0
-            release_memory()
+            part = slots[at : at + piece]
+            self._move_out(part)
+            self._memory.moved(int(each * len(part)))
         return len(slots)
 
     def _move_out(self, slots: np.ndarray) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from penstock.columnar.grouping import distinct
 from penstock.columnar.growing import grown
 from penstock.columnar.key_index import KeyIndex
+from penstock.columnar.late_rows import ROOMY, within
 from penstock.snapshots.reading import row_count
 from penstock.state.cold_tier import ColdTier, Resident, can_evict
 from penstock.state.key_groups import GivenAway
@@ -73,6 +74,8 @@ class KeySpace:
         self.uses = np.zeros(1024, np.int64)
         self.ttl = TimeToLive(ttl_ms, ctx)
         self.evicts = evicts and can_evict(ctx, self._canonical(types))
+        #: Of rows that a table keeps in the batches in which they came.
+        self.upkeep = within(ctx.memory.limit_bytes) if self.evicts else ROOMY
         self.tables: list[SlotTable] = []
         #: The key groups that have been given to another subtask.
         self.given = GivenAway(ctx.max_parallelism, self._sweep, where=ctx.name)

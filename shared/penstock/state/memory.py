@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import ExternalError
+from penstock.state.allocators import release_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 HARD = 2.0
 #: Above this multiple of the limit every holder that can evict does so, not only the largest.
 _ALL = 1.25
+#: Free memory goes back to the system when one part in so many of the limit was moved to the disk or back: what is
+#: moved is in memory several times meanwhile, and allocators keep that.
+_MOVED_SHARE = 16
+#: … but not before so many bytes were moved.
+_LEAST_MOVED = 1 << 20
+#: The share, if nobody looks at what the process takes.
+_MOVED_SHARE_UNSEEN = 2
 #: How many holders an error names.
 _NAMED = 3
 
@@ -42,6 +50,13 @@ class StateMemory:
         self.limit_bytes = limit_bytes
         self._process = process if limit_bytes else None
         self._holders: list[Holder] = []
+        #: Bytes moved since free memory was last given back, and at how many that is done.
+        self._moved = 0
+        self._most_moved = (
+            limit_bytes // _MOVED_SHARE_UNSEEN
+            if self._process is None
+            else max(limit_bytes // _MOVED_SHARE, _LEAST_MOVED)
+        )
 
     def add(self, name: str, nbytes: Callable[[], int], *, evicts: bool = False) -> Holder:
         """Adds a holder. ``nbytes()``: bytes in use, called with every batch. ``evicts``: the holder calls
@@ -74,6 +89,17 @@ class StateMemory:
             return 0
         largest = max((h for h in self._holders if h.evicts), key=lambda h: sizes[h])
         return max(0, total - int(allowed * (1.0 if largest is holder else _ALL)))
+
+    def moved(self, nbytes: int) -> None:
+        """Records that ``nbytes`` of rows were moved to the disk or came back. Gives free memory back to the system
+        when that is much, if the process takes too much."""
+        self._moved += nbytes
+        if self.limit_bytes and self._moved > self._most_moved:
+            self._moved = 0
+            if self._process is None:
+                release_memory()
+            else:
+                self._process.relieve()
 
     def check(self) -> None:
         """Raises ExternalError if far too much memory is used. Called after eviction."""

@@ -75,5 +75,10 @@ class ProcessMemory:
             self._allowed = min(self._limit, self._allowed + self._limit // _STEP)
         return self._allowed
 
+    def relieve(self) -> None:
+        """Gives free memory back to the system, if the process holds too much."""
+        if self._before is not None and self._grown() > _HELD * self._limit:
+            release_memory()
+
     def _grown(self) -> int:
         return (self._private() or 0) - (self._before or 0)

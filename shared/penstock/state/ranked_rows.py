@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.key_index import KeyIndex
-from penstock.columnar.late_rows import GARBAGE_ROWS, LateRows
+from penstock.columnar.late_rows import LateRows
 from penstock.columnar.multimap import MultiMap
 from penstock.columnar.sorting import position_in_group, stable_argsort
 from penstock.columnar.store import grown
@@ -69,7 +69,7 @@ class RankedRows(SlotTable):
             space, name, names=[*(f"{i}.{x}" for i, x in enumerate(schema.names)), "place"],
             types=[*schema.types, _LONG],
         )  # fmt: skip
-        self.rows = LateRows(schema.types, *((GARBAGE_ROWS,) if space.evicts else ()))
+        self.rows = LateRows(schema.types, space.upkeep)
         self._row_types, self._key_columns = schema.types, list(keys)
         self._index_columns = list(keys if columns is None else columns)
         self._map = MultiMap()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.sorting import sort_indices
-from penstock.state.allocators import release_memory
 from penstock.state.key_groups import GivenAway, KeyGroups
 from penstock.state.keyed_state import rows_of_keys
 from penstock.state.log_changes import LogChanges
@@ -62,7 +61,6 @@ class WaitingRows:
         self._spills = spills and bool(ctx.memory.limit_bytes)
         self._files = SpillFiles(ctx.local_dir / "waiting")
         self._run_bytes = min(max(ctx.memory.limit_bytes // _RUN_SHARE, 1), _MOST_RUN_BYTES)
-        self._given_up = 0
         # Oldest first.
         self._spilled: list[SpilledRun] = []
         self._in_memory = MemoryRows(order.times, most_run_bytes=self._run_bytes if self._spills else None)
@@ -210,10 +208,7 @@ class WaitingRows:
         run = self._run(part)
         self._spilled.append(run)
         self._on_disk += run.rows
-        self._given_up += size
-        if self._given_up > self._memory.limit_bytes // 2:
-            self._given_up = 0
-            release_memory()
+        self._memory.moved(size)
         return True
 
     def _run(self, part: Part) -> SpilledRun:
