@@ -122,6 +122,24 @@ def test_an_insert_answers_with_its_job(session: Session, cluster: EmbeddedClust
     assert sorted(written.split()) == list("12345")
 
 
+def test_a_job_is_shown_and_stopped_with_a_savepoint(session: Session, cluster: EmbeddedCluster) -> None:
+    session.rows("CREATE TABLE ticks (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '20')")
+    session.rows("CREATE TABLE nothing (n INT) WITH ('connector' = 'blackhole')")
+    [page, *_] = session.pages(session.start("INSERT INTO nothing SELECT n FROM ticks"))
+    job_id = page["jobID"]
+
+    def state() -> str:
+        [(_, [shown, name, state, _])] = session.rows(f"DESCRIBE JOB '{job_id}'")
+        assert (shown, name) == (job_id, "insert-into_nothing")
+        return str(state)
+
+    until_true(lambda: state() == "RUNNING", "the job runs")
+    assert job_id in [fields[0] for _, fields in session.rows("SHOW JOBS")]
+    [(_, [path])] = session.rows(f"STOP JOB '{job_id}' WITH SAVEPOINT")
+    assert "savepoint" in path
+    until_true(lambda: state() == "FINISHED", "the job has stopped")
+
+
 @pytest.mark.parametrize("end", ["cancel", "close"])
 def test_an_endless_query_ends_with_its_operation(
     session: Session, cluster: EmbeddedCluster, end: str

@@ -126,6 +126,7 @@ class Runner:
             from penstock.sql.functions import register_module
 
             register_module(session.catalog.functions, self._python)
+        session.jobs = lambda: self._access.client
         return session
 
     def run_script(self, script: str, name: str, script_file: Path | None = None) -> None:

@@ -59,6 +59,20 @@ class StatementResult:
     statement: st.Statement | None = None
     position: Position = field(default_factory=Position)
 
+    @classmethod
+    def of(
+        cls,
+        statement: st.Statement,
+        kind: Literal["ddl", "set", "text", "rows", "job"],
+        message: str = "",
+        columns: tuple[str, ...] = (),
+        rows: tuple[tuple[Any, ...], ...] = (),
+        *,
+        job: PlannedJob | None = None,
+    ) -> StatementResult:
+        """The result of ``statement``, at its position."""
+        return cls(kind, message, columns, rows, job, statement, statement.position)
+
 
 def select_of(graph: JobGraph, sink: SinkSpec) -> PlannedJob:
     """The job of a SELECT, with the sink that collects its rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import LATE_TABLE, PLAN_FORCE_RECOMPILE, check_job
+from penstock.config import LATE_TABLE, LOCAL_TIME_ZONE, PLAN_FORCE_RECOMPILE, SAVEPOINT_DIR, check_job
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
@@ -22,6 +22,7 @@ from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
 from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
 from penstock.sql.inserting import bind_insert
+from penstock.sql.job_statements import ClusterJobs, run_job_statement
 from penstock.sql.parsing import parse_script
 from penstock.sql.partitions import read_partitions
 from penstock.sql.plan_files import plan_file
@@ -73,6 +74,8 @@ class SqlSession:
         self.python_path: Sequence[str] = tuple(python_path)
         #: Functions of the streams that a program has made tables of.
         self.stream_functions: Callable[[], Mapping[str, FunctionArtifact]] = dict
+        #: Gives the cluster whose jobs SHOW JOBS and the like are about; None: there is none.
+        self.jobs: Callable[[], ClusterJobs | None] = lambda: None
 
     # -- running statements ---------------------------------------------------------------
 
@@ -106,12 +109,11 @@ class SqlSession:
         match statement:
             case st.CreateTable() if statement.query is not None:
                 message, insert = create_table_as(self.catalog, self.config, statement)
-                if insert is not None:
-                    job = self.plan_inserts((insert,), statement.position)
-                    return StatementResult(
-                        "job", message, job=job, statement=statement, position=statement.position
-                    )
-                return StatementResult("ddl", message, statement=statement, position=statement.position)
+                if insert is None:
+                    return StatementResult.of(statement, "ddl", message)
+                return StatementResult.of(
+                    statement, "job", message, job=self.plan_inserts((insert,), statement.position)
+                )
             case (
                 st.CreateTable()
                 | st.CreateView()
@@ -121,8 +123,9 @@ class SqlSession:
                 | st.AlterView()
                 | st.Drop()
             ):
-                message = change_catalog(self.catalog, self.config, statement)
-                return StatementResult("ddl", message, statement=statement, position=statement.position)
+                return StatementResult.of(
+                    statement, "ddl", change_catalog(self.catalog, self.config, statement)
+                )
             case st.SetOption() | st.ResetOption():
                 return self._setting(statement)
             case st.Explain():
@@ -131,17 +134,19 @@ class SqlSession:
                 text += read_partitions(graph)
                 if "JSON_EXECUTION_PLAN" in statement.details:
                     text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
-                return StatementResult("text", text, statement=statement, position=statement.position)
+                return StatementResult.of(statement, "text", text)
             case st.Show():
-                columns, rows = show_rows(self.catalog, statement)
-                return StatementResult(
-                    "rows", "", columns, rows, statement=statement, position=statement.position
-                )
+                return StatementResult.of(statement, "rows", "", *show_rows(self.catalog, statement))
             case st.Describe():
-                columns, rows = describe_rows(self.catalog, statement)
-                return StatementResult(
-                    "rows", "", columns, rows, statement=statement, position=statement.position
+                return StatementResult.of(statement, "rows", "", *describe_rows(self.catalog, statement))
+            case st.JobStatement():
+                columns, rows, message = run_job_statement(
+                    statement,
+                    self.jobs(),
+                    zone=LOCAL_TIME_ZONE.read(self.config),
+                    directory=self._savepoints(),
                 )
+                return StatementResult.of(statement, "rows" if columns else "ddl", message, columns, rows)
             case st.ClientCommand():
                 raise UnsupportedError(
                     f"{statement.word} outside the SQL client",
@@ -154,20 +159,15 @@ class SqlSession:
             case st.CatalogStatement():
                 done = run_catalog_statement(self.catalog.catalogs, statement)
                 if isinstance(done, str):
-                    return StatementResult("ddl", done, statement=statement, position=statement.position)
-                return StatementResult("rows", "", *done, statement=statement, position=statement.position)
+                    return StatementResult.of(statement, "ddl", done)
+                return StatementResult.of(statement, "rows", "", *done)
             case st.CompilePlan():
                 message, compiled = self.compile_plan(statement)
-                return StatementResult(
-                    "ddl" if compiled is None else "job",
-                    message,
-                    job=compiled,
-                    statement=statement,
-                    position=statement.position,
+                return StatementResult.of(
+                    statement, "ddl" if compiled is None else "job", message, job=compiled
                 )
             case st.Query() | st.Insert() | st.StatementSet() | st.ExecutePlan():
-                job = self.compile_job(statement)
-                return StatementResult("job", job=job, statement=statement, position=statement.position)
+                return StatementResult.of(statement, "job", job=self.compile_job(statement))
         raise AssertionError(statement)
 
     # -- jobs --------------------------------------------------------------------------------
@@ -335,12 +335,10 @@ class SqlSession:
                 self.config[statement.key] = self._initial[statement.key]
             else:
                 self.config.pop(statement.key, None)
-            return StatementResult("set", "reset", statement=statement, position=statement.position)
+            return StatementResult.of(statement, "set", "reset")
         if statement.key is None:
             rows = tuple(sorted(shown_options(self.config).items()))
-            return StatementResult(
-                "rows", "", ("key", "value"), rows, statement=statement, position=statement.position
-            )
+            return StatementResult.of(statement, "rows", "", ("key", "value"), rows)
         value = statement.value or ""
         try:
             check_job({statement.key: value})
@@ -349,7 +347,11 @@ class SqlSession:
             raise
         self.config[statement.key] = value
         said = f"{statement.key} = {shown_options({statement.key: value})[statement.key]}"
-        return StatementResult("set", said, statement=statement, position=statement.position)
+        return StatementResult.of(statement, "set", said)
+
+    def _savepoints(self) -> str | None:
+        """The folder that the session sets for savepoints."""
+        return SAVEPOINT_DIR.read(self.config) if SAVEPOINT_DIR.key in self.config else None
 
     def _use(self, statement: st.Use) -> StatementResult:
         catalogs, where = self.catalog.catalogs, str(statement.position)
@@ -357,9 +359,7 @@ class SqlSession:
             catalogs.use_catalog(statement.name, where)
         else:
             catalogs.catalog, catalogs.database = catalogs.database_path(statement.name, where)
-        return StatementResult(
-            "set", f"using {statement.name}", statement=statement, position=statement.position
-        )
+        return StatementResult.of(statement, "set", f"using {statement.name}")
 
 
 def _specs(graph: JobGraph) -> list[OperatorSpec]:

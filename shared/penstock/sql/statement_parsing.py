@@ -19,6 +19,7 @@ from penstock.sql.statements import (
     ExecutePlan,
     Explain,
     Insert,
+    JobStatement,
     Pattern,
     Query,
     ResetOption,
@@ -50,6 +51,9 @@ class StatementParser(CatalogSyntax):
         refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 5]])
         if refused is not None:
             raise UnsupportedError(f"the statement {refused}", where=str(here), remedy=REFUSED[refused])
+        about_jobs = self._job_statement(here)
+        if about_jobs is not None:
+            return about_jobs
         catalog = self.catalog_statement(here)
         if catalog is not None:
             return catalog
@@ -101,9 +105,33 @@ class StatementParser(CatalogSyntax):
             return Query(self._query(), here)
         self.raise_error(
             "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
-            "DESCRIBE, USE, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
+            "DESCRIBE, USE, STOP JOB, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
         )
         raise AssertionError
+
+    def _job_statement(self, here: Position) -> JobStatement | None:
+        """SHOW JOBS, DESCRIBE JOB or STOP JOB; None for another statement."""
+        words = (self._curr.text.upper(), self._next.text.upper() if self._next else "")
+        if words == ("SHOW", "JOBS"):
+            self._advance(2)
+            return JobStatement("SHOW JOBS", None, here)
+        if words[1] != "JOB" or words[0] not in ("DESCRIBE", "DESC", "STOP"):
+            return None
+        self._advance(2)
+        job_id = self._text("a job's id in quotes; SHOW JOBS lists them")
+        if words[0] != "STOP":
+            return JobStatement("DESCRIBE JOB", job_id, here)
+        savepoint = drain = False
+        while self._match_text_seq("WITH"):
+            if self._match_text_seq("SAVEPOINT"):
+                savepoint = True
+            elif self._match_text_seq("DRAIN"):
+                drain = True
+            else:
+                self.raise_error("Expecting SAVEPOINT or DRAIN")
+        if drain and not savepoint:
+            self.raise_error("Expecting WITH SAVEPOINT: only a job that stops with a savepoint can drain")
+        return JobStatement("STOP JOB", job_id, here, savepoint, drain)
 
     def _insert(self, here: Position) -> Insert:
         self._advance()

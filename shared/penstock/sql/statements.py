@@ -330,6 +330,18 @@ class CatalogStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class JobStatement:
+    """SHOW JOBS, DESCRIBE JOB 'id' and STOP JOB 'id' [WITH SAVEPOINT] [WITH DRAIN]."""
+
+    what: Literal["SHOW JOBS", "DESCRIBE JOB", "STOP JOB"]
+    job_id: str | None = None
+    position: Position = NOWHERE
+    savepoint: bool = False
+    drain: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientCommand:
     """QUIT, EXIT, CLEAR or HELP: a word for the SQL client."""
 
@@ -341,6 +353,7 @@ class ClientCommand:
 Statement = Union[
     CreateTable, CreateView, CreateFunction, AlterTable, AlterColumns, AlterView, Drop, Insert, Query, StatementSet, SetOption,
     CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand, CatalogStatement,
+    JobStatement,
 ]  # fmt: skip
 
 

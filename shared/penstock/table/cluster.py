@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api import execution
-from penstock.api.client import TERMINAL
+from penstock.api.client import TERMINAL, ClusterClient
 from penstock.config import REST_ADDRESS, is_cluster_option
 from penstock.errors import PenstockError
 
@@ -46,6 +46,15 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> execution.JobClient:
     client = execution.submit(graph, {**config, REST_ADDRESS.key: _cluster(of_cluster).rest_url})
     _left.append((client, graph.name))
     return client
+
+
+def jobs_of(config: Mapping[str, str]) -> ClusterClient | None:
+    """A client of the configured cluster, else of the process's embedded one; None if there is none yet. The
+    caller closes it."""
+    address = REST_ADDRESS.read(config) or os.environ.get(execution.CLUSTER_VARIABLE)
+    if not address and _own is not None:
+        address = _own.rest_url
+    return ClusterClient(address) if address else None
 
 
 def _cluster(config: dict[str, str]) -> EmbeddedCluster:

@@ -9,7 +9,7 @@ from penstock.api.attached import ends_with_client
 from penstock.config import RUNTIME_MODE
 from penstock.errors import SqlError
 from penstock.sql import statements as st
-from penstock.table.cluster import submit
+from penstock.table.cluster import jobs_of, submit
 from penstock.table.results import TableResult
 from penstock.table.settings import ResultKind
 from penstock.types import logical as t
@@ -17,7 +17,7 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.sql.results import PlannedJob
+    from penstock.sql.results import PlannedJob, StatementResult
     from penstock.sql.session import SqlSession
     from penstock.table.settings import ExplainDetail
 
@@ -26,7 +26,23 @@ _OK = t.Schema((t.Field("result", t.VarCharType()),))
 
 def run_statement(session: SqlSession, statement: st.Statement) -> TableResult:
     """Run a parsed statement. A job that it starts continues after the function returns."""
-    result = session.run(statement)
+    if isinstance(statement, st.JobStatement):
+        return _about_jobs(session, statement)
+    return _result(session, statement, session.run(statement))
+
+
+def _about_jobs(session: SqlSession, statement: st.JobStatement) -> TableResult:
+    """The answer of the cluster on which the session's jobs run."""
+    client = jobs_of(session.config)
+    session.jobs = lambda: client
+    try:
+        return _result(session, statement, session.run(statement))
+    finally:
+        if client is not None:
+            client.close()
+
+
+def _result(session: SqlSession, statement: st.Statement, result: StatementResult) -> TableResult:
     if result.job is not None:
         return started(result.job, session.config, _sinks(statement))
     if result.kind == "rows":
