@@ -58,6 +58,10 @@ class _Reader(SourceReader):
         if 0 <= self._fails_at <= at:
             raise ValueError(f"no number {at}")
         end = min(self._rows, at + min(self._step, self.ctx.batch_rows))
+        waits_for = self.ctx.options.get("ends-with")
+        if end == self._rows and waits_for and not Path(waits_for).exists():
+            time.sleep(0.002)
+            end = at
         self._at[split_id] = end
         self.ctx.metrics.inc("numPolls")
         rows = [(split_id, i, "x" * int(self.ctx.options.get("wide", "1"))) for i in range(at, end)]
