@@ -44,8 +44,28 @@ def module_folder(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
+class _NoJobs:
+    """A cluster that takes what the statements about jobs ask of it."""
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return []
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return {"jid": job_id, "name": "of the page", "state": "RUNNING", "start-time": 0}
+
+    def cancel(self, job_id: str) -> None:
+        pass
+
+    def stop(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> str:
+        return "trigger"
+
+    def location(self, job_id: str, trigger_id: str, what: str, tell: Any = None) -> str:
+        return "file:///savepoints/1"
+
+
 def test_every_sql_block_is_planned(module_folder: Path) -> None:
     session = SqlSession()
+    session.jobs = _NoJobs
     module = module_folder / "my_functions.py"
     module.write_text(blocks("sql.md", "python")[0])
     register_module(session.catalog.functions, module)

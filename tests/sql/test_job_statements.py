@@ -79,7 +79,9 @@ def test_one_job_is_described(session: SqlSession) -> None:
         ("WITH DRAIN WITH SAVEPOINT", ("stop", "b" * 32, None, True), "file:///savepoints/1"),
     ],
 )
-def test_a_job_is_stopped(session: SqlSession, cluster: Cluster, words: str, asked: Any, path: str | None) -> None:
+def test_a_job_is_stopped(
+    session: SqlSession, cluster: Cluster, words: str, asked: Any, path: str | None
+) -> None:
     result = session.execute(f"STOP JOB '{'b' * 32}' {words}")
     assert cluster.asked == [asked]
     if path is None:
@@ -110,7 +112,9 @@ def test_a_job_that_is_not_there_is_an_error(session: SqlSession, cluster: Clust
         ("DESCRIBE JOB", "syntax error at end of statement"),
     ],
 )
-def test_what_is_no_statement_about_jobs_is_an_error(session: SqlSession, statement: str, message: str) -> None:
+def test_what_is_no_statement_about_jobs_is_an_error(
+    session: SqlSession, statement: str, message: str
+) -> None:
     with pytest.raises(PenstockError, match=message):
         session.execute(statement)
 
