@@ -12,6 +12,7 @@ from penstock.messages.cluster import JobSpec
 from penstock_services.common.http import ForbiddenError, body_of, number_of
 from penstock_services.common.security.access import about, identity_of
 from penstock_services.common.security.roles import Role
+from penstock_services.dispatcher.dead_letters import Replayed
 from penstock_services.dispatcher.endpoint import Endpoint, get, patch, post
 from penstock_services.dispatcher.spec import parse_spec
 from penstock_services.dispatcher.views import configuration, exceptions, jobs, results
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import JobDetails
     from penstock.ports import Clock
+    from penstock_services.dispatcher.dead_letters import DeadLetters
     from penstock_services.dispatcher.directory import JobDirectory
     from penstock_services.dispatcher.endpoint import Handler
     from penstock_services.dispatcher.results import Results
@@ -57,12 +59,14 @@ class JobApi:
         fetched: Results,
         clock: Clock,
         config: Mapping[str, str],
+        letters: DeadLetters,
     ) -> None:
         self._directory = directory
         self._submitter = submitter
         self._results = fetched
         self._clock = clock
         self._config = config
+        self._letters = letters
 
     def endpoints(self) -> list[Endpoint]:
         """All endpoints."""
@@ -134,6 +138,15 @@ class JobApi:
             get(
                 f"{job}/dead-letters", self._dead_letters, dict[str, Any], query=("after", "limit"), ours=True
             ),
+            post(
+                f"{job}/dead-letters/replay",
+                self._replay,
+                Replayed,
+                query=("into",),
+                ours=True,
+                role=Role.OPERATE,
+                note="Sends the dead letters of the job again, once, into itself or the job `into`.",
+            ),
             get(f"{job}/spark", self._spark, dict[str, Any], ours=True),
         ]
 
@@ -198,7 +211,11 @@ class JobApi:
 
     async def _dead_letters(self, request: Request) -> dict[str, Any]:
         after, limit = request.query_params.get("after", ""), number_of(request, "limit", 100)
-        return await self._results.dead_letters(request.path_params["job"], after, limit)
+        return await self._letters.page(request.path_params["job"], after, limit)
+
+    async def _replay(self, request: Request) -> Replayed:
+        job_id = request.path_params["job"]
+        return await self._letters.replay(job_id, request.query_params.get("into") or job_id)
 
     async def _spark(self, request: Request) -> dict[str, Any]:
         return await self._results.spark(request.path_params["job"])

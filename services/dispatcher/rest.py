@@ -21,6 +21,7 @@ from penstock_services.dispatcher.absent_api import AbsentApi
 from penstock_services.dispatcher.application_api import ApplicationApi
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
+from penstock_services.dispatcher.dead_letters import DeadLetters
 from penstock_services.dispatcher.endpoint import get
 from penstock_services.dispatcher.flame_api import FlameApi
 from penstock_services.dispatcher.job_api import JobApi
@@ -67,7 +68,7 @@ class Rest:
         why = WhyApi(directory, clock)
         self._apis = (
             MetricsApi(directory, clock),
-            JobApi(directory, submitter, results, clock, config),
+            JobApi(directory, submitter, results, clock, config, DeadLetters(directory)),
             CheckpointApi(directory, config),
             VertexApi(directory, clock),
             ClusterApi(directory, census, clock, config, cluster),

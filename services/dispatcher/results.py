@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError
-from penstock.messages.layout import dead_letters_prefix, job_prefix, results_prefix, spark_prefix
+from penstock.messages.layout import job_prefix, results_prefix, spark_prefix
 
 if TYPE_CHECKING:
     from penstock.ports import Clock, Store
@@ -75,22 +75,6 @@ class Results:
             return
         if len(keys) > 2 * KEPT_CHUNKS:
             await self._store.delete([key for key in keys[:-KEPT_CHUNKS] if key <= after])
-
-    async def dead_letters(self, job_id: str, after: str, limit: int) -> dict[str, Any]:
-        """Records set aside by ``on-error`` = dead-letter, oldest first: at least ``limit`` of them if there
-        are so many (whole objects are read). ``after``: the last ``next``."""
-        await self._directory.details(job_id)  # or it raises that there is no such job
-        prefix = dead_letters_prefix(job_id)
-        keys = [key for key, _ in await self._store.list(prefix) if key > after]
-        letters: list[dict[str, Any]] = []
-        last = after
-        for key in keys:
-            if len(letters) >= limit:
-                break
-            data = await self._store.get(key)
-            letters += [json.loads(line) for line in data.splitlines() if line]
-            last = key
-        return {"dead-letters": letters, "next": last, "more": bool(keys) and last != keys[-1]}
 
     async def spark(self, job_id: str) -> dict[str, Any]:
         """What Spark did for each query of the job: its stages and its log."""

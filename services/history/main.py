@@ -13,6 +13,7 @@ from penstock_services.common.http_serving import bind, serving, shown_url
 from penstock_services.common.main import storage_options
 from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
+from penstock_services.dispatcher.dead_letters import DeadLetters
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
@@ -47,7 +48,8 @@ def endpoints(store: Store, clock: Clock, cluster: str) -> list[Endpoint]:
     """What a history server answers: everything that is read about jobs that have ended."""
     archive = Archive(store)
     nobody: object = None
-    jobs = JobApi(archive, nobody, Results(archive.store, archive, clock), clock, {})  # type: ignore[arg-type]
+    letters = DeadLetters(archive)  # type: ignore[arg-type]
+    jobs = JobApi(archive, nobody, Results(archive.store, archive, clock), clock, {}, letters)  # type: ignore[arg-type]
     why = WhyApi(archive, clock)
     apis = (MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock), why)
     found = [endpoint for api in apis for endpoint in api.endpoints()]

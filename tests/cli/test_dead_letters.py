@@ -11,7 +11,7 @@ from penstock.errors import SpecError
 
 LETTERS = [
     {"operator": "orders", "where": f"topic 'o', partition 0, offset {i}", "error": "no JSON\nexpected: an object",
-     "record": "{", "bytes": base64.b64encode(b"{\xff").decode() if i else None, "time_ms": 1_700_000_000_000}
+     "record": "{", "bytes": base64.b64encode(b"{\xff").decode() if i else None, "time_ms": 1_700_000_000_000, "state": "kept"}
     for i in range(3)
 ]  # fmt: skip
 

@@ -183,6 +183,10 @@ class ClusterClient:
         """A page of the records that ``on-error`` = dead-letter set aside; ``after``: the last page's ``next``."""
         return self._object("GET", f"/jobs/{job_id}/dead-letters?limit=1000&after={quote(after, safe='')}")
 
+    def replay_dead_letters(self, job_id: str, into: str = "") -> dict[str, Any]:
+        """Send the job's dead letters again, once, into itself or the job ``into``: how many, and which cannot be sent."""
+        return self._object("POST", f"/jobs/{job_id}/dead-letters/replay?into={quote(into, safe='')}")
+
     def accumulators(self, job_id: str) -> dict[str, int]:
         """Counters of the job's operators, added up over subtasks, by name."""
         reply = self._call("GET", f"/jobs/{job_id}/accumulators")

@@ -1,4 +1,4 @@
-"""``penstock dead-letters``: the records that ``on-error`` = dead-letter set aside."""
+"""``penstock dead-letters``: lists the records that ``on-error`` = dead-letter set aside, and sends them again."""
 
 from __future__ import annotations
 
@@ -37,6 +37,24 @@ def show_dead_letters(url: str, start: str, format_: str, number: int | None, *,
     sys.stdout.buffer.flush()
 
 
+def replay_dead_letters(url: str, start: str, into: str | None, format_: str) -> None:
+    """Send the dead letters of the job whose id begins with ``start`` again, into itself or the job ``into``; print what
+    becomes of them."""
+    with ClusterClient(url, patience_s=2) as client:
+        job_id = find_job(client, start)
+        done = client.replay_dead_letters(job_id, "" if into is None else find_job(client, into))
+    if format_ == "json":
+        print(json.dumps(done, indent=2, ensure_ascii=False))
+        return
+    print(f"{done['asked']} dead letters are sent again by job {done['into']}")
+    if done["already"]:
+        print(f"{done['already']} were given to a job before")
+    if done["unconfirmed"]:
+        print(f"{done['unconfirmed']} wait for their checkpoint to complete: ask again later")
+    for kept in done["kept"]:
+        print(f"{kept['letters']} of '{kept['operator']}' stay: {kept['reason']}")
+
+
 def _letters(client: ClusterClient, job_id: str) -> Iterator[dict[str, Any]]:
     after = ""
     while True:
@@ -55,7 +73,7 @@ def _list(letters: list[dict[str, Any]], format_: str) -> None:
         print("no dead letters")
         return
     rows = [
-        [i, when(x["time_ms"]), x["operator"], x["where"], x["error"].splitlines()[0]]
+        [i, when(x["time_ms"]), x["state"], x["operator"], x["where"], x["error"].splitlines()[0]]
         for i, x in enumerate(letters, 1)
     ]
-    print_table(["number", "time", "operator", "where", "error"], rows)
+    print_table(["number", "time", "state", "operator", "where", "error"], rows)

@@ -164,17 +164,39 @@ def logs(
 
 
 def dead_letters(
-    job_id: Annotated[str, typer.Argument(help="Id of the job, or the beginning of the id.")],
+    job_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="[replay] JOB_ID",
+            help="Id of the job, or the beginning of the id. With 'replay' before it: send the letters again, each once.",
+        ),
+    ],
+    replayed: Annotated[str, typer.Argument(hidden=True)] = "",
     show: Annotated[int | None, typer.Option("--show", metavar="N", help="One of them, whole.")] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="With --show: the record's bytes, nothing else.")
     ] = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into", metavar="JOB_ID", help="With replay: the job that sends them; else the job itself."
+        ),
+    ] = None,
     cluster: Cluster = None,
     format: TableFormat = "table",
 ) -> None:
-    """List the records that on-error = dead-letter has set aside, with their position and the reason."""
-    from penstock.cli.dead_letters import show_dead_letters
+    """List the records that on-error = dead-letter has set aside, with their position and the reason, or replay them."""
+    from penstock.cli.dead_letters import replay_dead_letters, show_dead_letters
 
+    if job_id == "replay":
+        replay_dead_letters(cluster or DEFAULT_CLUSTER, replayed, into, format)
+        return
+    if replayed or into is not None:
+        raise SpecError(
+            "unknown arguments of dead-letters",
+            expected="JOB_ID, or replay JOB_ID [--into JOB_ID]",
+            got=" ".join(filter(None, [job_id, replayed, f"--into {into}" if into else ""])),
+        )
     show_dead_letters(cluster or DEFAULT_CLUSTER, job_id, format, show, raw=raw)
 
 

@@ -244,6 +244,20 @@ MAX_COLUMN_WIDTH = define(
 LATE_TABLE = define(
     "table.exec.late-data.table", "", str, "Table that receives rows that come later than all their windows."
 )
+DEAD_LETTER_TABLE = define(
+    "table.exec.dead-letter.table",
+    "",
+    str,
+    "Table that receives, beside the object store, the records that on-error = dead-letter sets aside. Its columns: those "
+    "of a letter that are wanted.",
+)
+DEAD_LETTER_REPLAY_MS = define(
+    "table.exec.dead-letter.replay-interval",
+    5_000,
+    parse_duration_ms,
+    "How often a source with on-error = dead-letter looks for dead letters that were asked to be replayed.",
+    least=1,
+)
 JOIN_UNBOUNDED_STATE = define(
     "table.exec.join.unbounded-state",
     "refuse",

@@ -39,6 +39,8 @@ class SourceContext:
         now_ms: The wall clock, ms since the epoch.
         bad_record: ``bad_record(error, raw bytes or None, where)`` counts a bad record and, by ``on_error``, raises
             the error, drops the record, or keeps it for dead letters.
+        bad_message: As ``bad_record``, with what ``SourceReader.replay`` needs to read the record again (JSON values and
+            bytes). None: letters of this operator are not replayed with more than the record's bytes.
         store: The cluster's object store, if there is one.
         batch_rows: Greatest number of rows that a batch should have.
         gathered: All committables of a checkpoint are given to one writer, in its ``open``.
@@ -65,6 +67,8 @@ class SourceContext:
     #: Counts a bad record and, by policy, raises, drops it or keeps it for dead letters:
     #: ``bad_record(error, raw bytes or None, where)``.
     bad_record: Callable[[Exception, bytes | None, str], None]
+    #: ``bad_message(error, raw bytes or None, where, message)``: with what ``SourceReader.replay`` needs.
+    bad_message: Callable[[Exception, bytes | None, str, Mapping[str, Any]], None] | None = None
     store: Store | None = None
     #: Greatest number of rows a batch should have.
     batch_rows: int = 16_384

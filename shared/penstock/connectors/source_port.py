@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.connectors.context import SourceContext
     from penstock.types import Batch
@@ -117,6 +117,14 @@ class SourceReader(ABC):
         No restore goes back before these positions, so the reader may release earlier rows, or commit the
         positions to a broker.
         """
+
+    async def replay(self, messages: Sequence[Mapping[str, Any]]) -> Batch:
+        """The rows of messages that could not be read before, as ``poll`` gives them.
+
+        ``messages``: what the reader gave to ``SourceContext.bad_message`` with them. One that fails again is reported
+        again. Only readers that report messages override it.
+        """
+        raise NotImplementedError
 
     def pending_records(self) -> int | None:
         """The number of records not read yet (lag), for metrics; None: unknown."""

@@ -133,6 +133,36 @@ def dead_letters_prefix(job_id: str) -> str:
     return f"jobs/{_job(job_id)}/dead-letters/"
 
 
+def dead_letters_key(job_id: str, uid: str, name: str) -> str:
+    """An object of dead letters of the operator ``uid``."""
+    return f"{dead_letters_prefix(job_id)}{uid}/{name}"
+
+
+def confirmed_letters_prefix(job_id: str) -> str:
+    """The prefix of the marks of objects of dead letters whose checkpoint is complete."""
+    return f"jobs/{_job(job_id)}/dead-letters-confirmed/"
+
+
+def confirmed_letters_key(job_id: str, uid: str, name: str) -> str:
+    """The mark that the checkpoint of an object of dead letters is complete."""
+    return f"{confirmed_letters_prefix(job_id)}{uid}/{name}"
+
+
+def asked_letters_prefix(job_id: str) -> str:
+    """The prefix of the marks of objects of dead letters that were given to a job to be replayed."""
+    return f"jobs/{_job(job_id)}/dead-letters-asked/"
+
+
+def replays_prefix(job_id: str, uid: str) -> str:
+    """The prefix of the objects of dead letters that the operator ``uid`` of the job is to send again."""
+    return f"jobs/{_job(job_id)}/replays/{uid}/"
+
+
+def replayed_prefix(job_id: str) -> str:
+    """The prefix of the marks of objects of dead letters that the job has sent again, in a complete checkpoint."""
+    return f"jobs/{_job(job_id)}/replayed/"
+
+
 def deploy_key(job_id: str, command_id: str) -> str:
     """A deployment that is too large for a message."""
     return f"jobs/{_job(job_id)}/deploy/{command_id}"

@@ -24,6 +24,7 @@ def source_context(
     pushed: Mapping[str, Any] | None = None,
     on_error: Any = "fail",
     bad_record: Callable[[Exception, bytes | None, str], None] | None = None,
+    bad_message: Callable[[Exception, bytes | None, str, Mapping[str, Any]], None] | None = None,
     parallelism: int | None = None,
 ) -> SourceContext:
     """The ``SourceContext`` of a connector that runs inside an operator with the context ``ctx``."""
@@ -51,5 +52,6 @@ def source_context(
         run=ctx.run,
         now_ms=ctx.now_ms,
         bad_record=bad_record or fail,
+        bad_message=bad_message,
         store=ctx.store,
     )

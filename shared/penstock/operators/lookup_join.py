@@ -22,7 +22,6 @@ from penstock.operators.calc import compile_condition
 from penstock.operators.connector_context import source_context
 from penstock.operators.joining import bounded_slices, joined, matchable_rows, take_all
 from penstock.operators.lookup_cache import LookupCache, distinct, whole_table
-from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 
@@ -82,9 +81,6 @@ class LookupJoinOperator(AskingOperator):
         self._source = source
         if self._settings.cache == "FULL":
             self._keep(await self._retried(source.load))
-
-    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return OperatorSnapshot(pending=self._bad.flush())
 
     async def stop(self) -> None:
         await super().stop()

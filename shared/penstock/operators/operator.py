@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.messages.slot import StorageSettings
     from penstock.metrics import MetricGroup
+    from penstock.operators.letters import Letters
     from penstock.ports import Store
     from penstock.snapshots.contract import RestoredState
     from penstock.state.key_groups import KeyGroups
@@ -80,6 +81,7 @@ class OperatorContext:
         store: The job's object store, for sources, sinks and results.
         storage: How other processes reach that store.
         report_error: ``report_error(error, record)`` counts and keeps a record for the policies skip and dead-letter.
+        letters: The operator's dead letters, if its policy is dead-letter.
         run: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the GIL.
         memory: How much memory the state of the slot may take.
         rows_in_order: Rows come ordered by event time, from a bounded input.
@@ -115,6 +117,8 @@ class OperatorContext:
     storage: StorageSettings | None = None
     #: ``report_error(error, record)`` counts and keeps a record for the policies skip and dead-letter.
     report_error: Callable[[BaseException, Any], None] | None = None
+    #: The operator's dead letters; None unless its policy is dead-letter and there is an object store.
+    letters: Letters | None = None
     #: ``await run(f)`` calls ``f`` in the slot's one helper thread; only for calls that release the GIL.
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
     #: How much memory the state of the slot may take.

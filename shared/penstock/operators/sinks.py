@@ -97,7 +97,15 @@ class SinkOperator(SinkDriver):
             batch = by_key(batch, self._spec.keys)
         if self._constraints:
             batch = self._constraints.enforce(batch)
-        self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
+        letters = self.ctx.letters
+        if letters is None:
+            self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
+            return iter(())
+        letters.of_earlier_rows = False
+        try:
+            self.writer.write(batch.with_columns(self._spec.schema, batch.columns))
+        finally:
+            letters.of_earlier_rows = True
         return iter(())
 
     def ready(self) -> bool:
@@ -119,7 +127,6 @@ class SinkOperator(SinkDriver):
     async def _durable(self, cut: Awaitable[list[bytes]]) -> dict[str, list[bytes]]:
         async with self._turn:
             committables = await cut
-        await self._bad.flush()
         return {"committables": list(committables)}
 
     async def commit(self, checkpoint_id: int) -> None:

@@ -21,6 +21,7 @@ from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
+from penstock.operators.replaying import Replaying
 from penstock.operators.source_changes import by_key, check_updates, computed_upserts
 from penstock.operators.watermarks import EventTimes, SplitWatermarks
 from penstock.snapshots.contract import OperatorSnapshot
@@ -29,10 +30,11 @@ from penstock.types.column import Column
 from penstock.types.logical import BigIntType, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.connectors.base import Fetched, SourceReader
     from penstock.jobgraph.specs import SourceSpec
+    from penstock.operators.letters import Letter
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
 
@@ -55,6 +57,8 @@ class SourceOperator(SourceDriver):
         self._dormant: set[str] = set()
         self._arrival = 0
         self._stopped = False
+        #: The split whose rows were polled last, for errors.
+        self._split_id = ""
         #: The positions in each checkpoint that is neither complete nor aborted.
         self._cuts: dict[int, list[Split]] = {}
         self._watermarks = SplitWatermarks(spec.watermark.idle_timeout_ms if spec.watermark else 0)
@@ -65,7 +69,7 @@ class SourceOperator(SourceDriver):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec = self._spec
-        self._bad = BadRecords(ctx, spec.on_error)
+        self._replaying = Replaying(spec, BadRecords(ctx, spec.on_error))
         self._event_times = None
         if spec.watermark is not None:
             self._event_times = EventTimes(spec.watermark, lambda e: compile_expr(e, ctx.function))
@@ -103,10 +107,13 @@ class SourceOperator(SourceDriver):
             metadata=spec.metadata,
             pushed=spec.pushed,
             on_error=spec.on_error,
-            bad_record=self._bad.record,
+            bad_record=self._replaying.record,
+            bad_message=self._replaying.message,
         )
         self._source_ctx = context
         await self._reader.open(context)
+        if spec.on_error == "dead-letter":
+            self._replaying.open(self._reader, context)
         if self._before_start:
             self._reader.add_splits(self._before_start)
             for split in self._before_start:
@@ -170,13 +177,7 @@ class SourceOperator(SourceDriver):
                 self._watermarks.add(split, self.ctx.now_ms())
 
     def _rows(self, fetched: Fetched) -> Batch:
-        batch = fetched.batch
-        if self._spec.arrival:
-            first = self._arrival
-            self._arrival += batch.num_rows
-            steps = np.arange(first, self._arrival, dtype=np.int64)
-            values = steps * self.ctx.parallelism + self.ctx.subtask_index
-            batch = _append(batch, Column(BigIntType(nullable=False), values))
+        batch, self._split_id = self._numbered(fetched.batch), fetched.split_id
         keyed = self._spec.changelog == "retract" and bool(self._spec.changelog_keys)
         if keyed:
             check_updates(batch, self.ctx.name)
@@ -188,6 +189,22 @@ class SourceOperator(SourceDriver):
             highest = self._event_times.highest(out)
         self._watermarks.rows(fetched.split_id, highest, self.ctx.now_ms())
         return out
+
+    def _numbered(self, batch: Batch) -> Batch:
+        """The rows with their order of arrival, if the plan needs it."""
+        if not self._spec.arrival:
+            return batch
+        first = self._arrival
+        self._arrival += batch.num_rows
+        steps = np.arange(first, self._arrival, dtype=np.int64)
+        values = steps * self.ctx.parallelism + self.ctx.subtask_index
+        return _append(batch, Column(BigIntType(nullable=False), values))
+
+    async def replayed(self, letters: Sequence[Letter]) -> list[Batch]:
+        """The rows of dead letters, as the source emits them. They move no watermark. A letter that fails again is
+        set aside again."""
+        found = await self._replaying.rows(letters)
+        return [self._compute(self._numbered(batch)) for batch in found if batch.num_rows]
 
     def _compute(self, batch: Batch) -> Batch:
         """The final columns. A row whose expression fails is handled like a bad record."""
@@ -204,7 +221,7 @@ class SourceOperator(SourceDriver):
             return part.with_columns(schema, [f(part) for f in computed])
 
         def refused(row: Batch, err: Exception) -> None:
-            self._bad.record(err, repr(row.to_pylist()[0]).encode(), "computed columns")
+            self._replaying.row(err, row, f"split {self._split_id}, computed columns")
 
         if self._spec.on_error == "fail":
             return compute(batch)
@@ -280,14 +297,12 @@ class SourceOperator(SourceDriver):
         positions = self._reader.snapshot()
         self._cuts[checkpoint_id] = positions
         states = [SplitState(s, values.get(s.id)) for s in positions]
-        snapshot = OperatorSnapshot(
+        return OperatorSnapshot(
             unions={
                 "splits": [msgspec.json.encode(state) for state in states],
                 "arrival": [str(self._arrival).encode()],
             }
         )
-        snapshot.pending = self._bad.flush()
-        return snapshot
 
     def on_checkpoint_complete(self, checkpoint_id: int) -> None:
         assert self._reader is not None

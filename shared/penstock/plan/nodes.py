@@ -15,6 +15,7 @@ from penstock.plan.node import Node, inputs_of, with_inputs
 from penstock.plan.operators.aggregate.node import Aggregate
 from penstock.plan.operators.async_calc.node import AsyncCalc
 from penstock.plan.operators.correlate.node import Correlate
+from penstock.plan.operators.dead_letters.node import DeadLetters
 from penstock.plan.operators.expand.node import Expand
 from penstock.plan.operators.filter.node import Filter
 from penstock.plan.operators.join.node import Join
@@ -41,7 +42,7 @@ from penstock.plan.tables import MetadataColumn, TableRef
 from penstock.types.logical import Schema
 
 __all__ = [
-    "Aggregate", "AggregateCall", "AssignWatermarks", "AsyncCalc", "Correlate", "Expand", "Filter", "Join", "Limit",
+    "Aggregate", "AggregateCall", "AssignWatermarks", "AsyncCalc", "Correlate", "DeadLetters", "Expand", "Filter", "Join", "Limit",
     "LocalTime", "LogicalPlan", "MetadataColumn", "Node", "Normalize", "Over", "Project", "RowKinds", "Scan", "Schema", "SetOperation",
     "SideOutput", "Sink", "Sort", "StreamTime", "TableRef", "TemporalJoin", "TopN", "Transform", "Union_", "Values",
     "WatermarkSpec", "WindowAggregate", "WindowSpec", "WindowTable", "inputs_of", "with_inputs",

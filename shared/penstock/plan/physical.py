@@ -9,12 +9,14 @@ import msgspec
 from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME, REUSE_SOURCE
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
+from penstock.jobgraph.letters import keeps_letters
 from penstock.plan import nodes as n
 from penstock.plan.backfill import with_backfill
 from penstock.plan.chaining import build_vertices
 from penstock.plan.earlier_ids import originals_of
 from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, for_small_input, on_spark
 from penstock.plan.explain import explain
+from penstock.plan.letters import letter_sink
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import walk
@@ -36,6 +38,7 @@ def plan_job(
     *,
     push_down: SourcePushDown | None = None,
     late_sink: n.TableRef | None = None,
+    letter_table: n.TableRef | None = None,
     python_path: tuple[str, ...] = (),
     spark: SparkSupport | None = None,
     input_bytes: Callable[[n.TableRef], int | None] | None = None,
@@ -43,7 +46,8 @@ def plan_job(
     """The job graph of a plan. UnsupportedError for what the engine cannot run.
 
     ``push_down``: asks a table's connector which equalities the connector applies itself.
-    ``late_sink``: the table that receives late rows of window aggregates.
+    ``late_sink``: the table that receives late rows of window aggregates. ``letter_table``: the table that receives dead
+    letters.
     ``input_bytes``: estimates the bytes of a table that is read; None for an unknown size.
     ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """
@@ -64,6 +68,7 @@ def plan_job(
             dict(functions or {}),
             python_path,
             originals if streaming else {},
+            letter_table,
         )
 
     streaming = PARALLELISM.read(plan.config)
@@ -116,6 +121,7 @@ def _job_graph(
     functions: dict[str, FunctionArtifact],
     python_path: tuple[str, ...],
     originals: Mapping[str, n.Node],
+    letter_table: n.TableRef | None,
 ) -> JobGraph:
     max_parallelism = MAX_PARALLELISM.read(plan.config)
     if max_parallelism <= 0:
@@ -123,6 +129,11 @@ def _job_graph(
     analysis = Analysis(final=is_bounded_final(optimized))
     translator = Translator(optimized, analysis, parallelism, originals, functions)
     operators = translator.translate()
+    if letter_table is not None and any(keeps_letters(op.spec) for op in operators):
+        sink = letter_sink(letter_table, bounded=all(analysis.of(x).bounded for x in optimized.sinks))
+        optimized = msgspec.structs.replace(optimized, sinks=(*optimized.sinks, sink))
+        translator = Translator(optimized, analysis, parallelism, originals, functions)
+        operators = translator.translate()
     vertices, edges = build_vertices(operators, max_parallelism=max_parallelism, chaining=chaining)
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)
     return JobGraph(

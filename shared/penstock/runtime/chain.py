@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import InternalError, PenstockError
-from penstock.metrics import MetricGroup
 from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.operators.factory import make_operator
 from penstock.operators.operator import (
@@ -23,14 +22,14 @@ from penstock.operators.operator import (
     WatermarkHolder,
     WatermarkMaker,
 )
-from penstock.operators.watermarks import WatermarkValve
+from penstock.runtime.chain_nodes import ChainNode, SourceNode, chain_node
 from penstock.runtime.elements import ACTIVE, IDLE, Watermark
 from penstock.snapshots.contract import OperatorSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.jobgraph import JobVertex, OperatorNode
+    from penstock.jobgraph import JobVertex
     from penstock.runtime.outputs import EdgeWriter
     from penstock.snapshots.contract import RestoredState
     from penstock.types.batch import Batch
@@ -38,46 +37,6 @@ if TYPE_CHECKING:
 
 
 _Error = TypeVar("_Error", bound=BaseException)
-
-
-class ChainNode:
-    """One operator in its chain.
-
-    Here a *slot* is one producer of one input, not a process; slots are numbered over all inputs.
-    ``outputs[tag]``: (edges, [(node, slot, input index)]), tag None = main output.
-    """
-
-    __slots__ = (
-        "ended", "idle", "input_of_slot", "metrics", "node", "operator", "output_watermark", "outputs",
-        "slots_left", "valve", "wake_ms",
-    )  # fmt: skip
-
-    def __init__(self, node: OperatorNode, operator: Operator) -> None:
-        self.node = node
-        self.operator = operator
-        self.metrics = MetricGroup()
-        self.input_of_slot = [i for i, producers in enumerate(node.inputs) for _ in producers]
-        self.slots_left = [len(producers) for producers in node.inputs]
-        self.valve = WatermarkValve(len(self.input_of_slot))
-        self.outputs: dict[str | None, tuple[list[EdgeWriter], list[tuple[ChainNode, int, int]]]] = {}
-        self.output_watermark = MIN_WATERMARK
-        self.ended = False
-        #: Whether the operator has declared itself idle (only if ``makes_watermarks``).
-        self.idle = False
-        #: The earliest processing time (ms) at which the operator asked to be called, or None.
-        self.wake_ms: int | None = None
-
-    @property
-    def makes_watermarks(self) -> bool:
-        """Whether the operator itself makes the watermark of its output, not its inputs."""
-        return isinstance(self.operator, SourceDriver | WatermarkMaker)
-
-
-class SourceNode(ChainNode):
-    """A node whose operator is a source."""
-
-    __slots__ = ()
-    operator: SourceDriver
 
 
 class Chain:
@@ -91,7 +50,7 @@ class Chain:
         make: Callable[[Any], Operator] = make_operator,
     ) -> None:
         self.vertex = vertex
-        self.nodes = [_node(node, make(node.spec)) for node in vertex.operators]
+        self.nodes = [chain_node(node, make(node.spec)) for node in vertex.operators]
         #: gate → [(node, slot, input index)]
         self.gates: dict[int, list[tuple[ChainNode, int, int]]] = {}
         self._connect(edges)
@@ -130,7 +89,11 @@ class Chain:
         for node in reversed(self.nodes):
             with _Blame(self, node):
                 self._opened.append(node)
-                node.operator.open(context(node), restored.get(node.node.uid))
+                ctx, before = context(node), restored.get(node.node.uid)
+                node.letters = ctx.letters
+                if node.letters is not None and before is not None:
+                    node.letters.restore(before)
+                node.operator.open(ctx, before)
 
     def close(self) -> list[BaseException]:
         """Closes every operator that was opened, even if others fail. Returns the errors that they raised."""
@@ -187,6 +150,8 @@ class Chain:
                 yield
         except Exception as err:
             raise self.blame(err, node) from None
+        if node.letters is not None:
+            node.send_letters()
 
     def _feed(self, node: ChainNode, input_index: int, batch: Batch) -> Iterator[None]:
         counters = node.metrics.counters
@@ -349,7 +314,9 @@ class Chain:
         out: dict[str, OperatorSnapshot] = {}
         for node in self.nodes:
             with _Blame(self, node):
-                out[node.node.uid] = node.operator.snapshot(checkpoint_id)
+                snapshot = out[node.node.uid] = node.operator.snapshot(checkpoint_id)
+                if node.letters is not None:
+                    node.letters.cut(checkpoint_id, snapshot)
         return out
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -378,10 +345,6 @@ class Chain:
         """The name of the operator that raised the error; None if no operator of this chain did."""
         known = self._blamed
         return known[1].node.name if known is not None and known[0] is err else None
-
-
-def _node(node: OperatorNode, operator: Operator) -> ChainNode:
-    return (SourceNode if isinstance(operator, SourceDriver) else ChainNode)(node, operator)
 
 
 class _Blame:

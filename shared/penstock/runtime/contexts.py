@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.columnar.hashing import key_group_range
+from penstock.errors import InternalError
+from penstock.jobgraph.letters import LETTERS_TAG, keeps_letters
 from penstock.operators.bad_records import BadRecords
 from penstock.operators.drivers import SinkDriver, SourceDriver
+from penstock.operators.letters import Letters
 from penstock.operators.operator import OperatorContext
 from penstock.state.epochs import Epochs
 
@@ -14,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.messages.slot import TaskDescriptor
-    from penstock.runtime.chain import Chain, ChainNode
+    from penstock.runtime.chain import Chain
+    from penstock.runtime.chain_nodes import ChainNode
     from penstock.runtime.environment import Environment
     from penstock.types.logical import Schema
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 class OperatorContexts:
     """Makes the contexts when the chain opens. ``arm(at_ms)`` wakes the task at that processing time.
 
-    ``dead_letters`` are the records that operators set aside; they are written with a checkpoint.
+    ``letters``: what its operators set aside; it is written with a checkpoint, and confirmed once that is complete.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class OperatorContexts:
         self._chain = chain
         self._gate_schemas = gate_schemas
         self._arm = arm
-        self.dead_letters: list[BadRecords] = []
+        self.letters: list[Letters] = []
         self.epochs = Epochs()
 
     def make(self, node: ChainNode) -> OperatorContext:
@@ -78,16 +82,24 @@ class OperatorContexts:
             memory=env.memory,
             epochs=self.epochs,
         )
-        # Sources and sinks keep their own bad records, with the raw bytes.
-        if getattr(node.node.spec, "on_error", None) == "dead-letter" and not isinstance(
-            node.operator, SourceDriver | SinkDriver
-        ):
-            letters = BadRecords(ctx, "dead-letter")
-            self.dead_letters.append(letters)
-            ctx.report_error = lambda err, record: letters.keep(err, record, node.node.name)
+        if keeps_letters(node.node.spec):
+            if env.store is None:
+                raise InternalError("on-error = dead-letter needs the job's object store", where=ctx.name)
+            ctx.letters = Letters(ctx, env.store, to_table=LETTERS_TAG in node.node.side_outputs)
+            self.letters.append(ctx.letters)
+            # Sources and sinks report their own bad records, with the raw bytes.
+            if not isinstance(node.operator, SourceDriver | SinkDriver):
+                bad = BadRecords(ctx, "dead-letter")
+                ctx.report_error = lambda err, record: bad.keep(err, record, node.node.name)
         return ctx
 
-    async def flush_dead_letters(self) -> None:
-        """Write all dead letters to the object store."""
-        for letters in self.dead_letters:
-            await letters.flush()
+    async def confirm_letters(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete: its dead letters may be replayed."""
+        for letters in self.letters:
+            await letters.confirm(checkpoint_id)
+
+    async def last_letters(self, checkpoint_id: int) -> None:
+        """The task ends: writes and confirms the dead letters since the last checkpoint."""
+        for letters in self.letters:
+            await letters.write(checkpoint_id)
+            await letters.confirm(checkpoint_id)

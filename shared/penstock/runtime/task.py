@@ -39,6 +39,7 @@ from penstock.runtime.contexts import OperatorContexts
 from penstock.runtime.failures import error_info
 from penstock.runtime.gates import InputGates
 from penstock.runtime.in_flight import GateEdge, Replay, restore_in_flight
+from penstock.runtime.replays import Replays
 from penstock.runtime.task_checkpoints import TaskCheckpoints
 from penstock.runtime.task_sinks import TaskSinks
 from penstock.runtime.task_sources import TaskSources, timed
@@ -100,8 +101,7 @@ class Task:
         specs = [o.spec for o in self.vertex.operators]
         self._budget = RowBudget(FIRST_ROWS, least=least_rows(specs), most=most_rows(specs, MAX_ROWS))
         self._timer = WakeTimer(self._loop, environment.now_ms, self.wake)
-        #: Wakes the task at a processing time, ms since the epoch.
-        self.arm = self._timer.arm
+        self.arm = self._timer.arm  # wakes the task at a processing time, ms since the epoch
         self._background = BackgroundTasks(self._loop, self._fail_soon)
         #: Runs a coroutine as a background task of this task: its failure fails the task.
         self.spawn = self._background.spawn
@@ -112,6 +112,7 @@ class Task:
         self.sources = TaskSources(chain, environment, spawn=self.spawn, wake=self.wake)
         self.sinks = TaskSinks(chain, spawn=self.spawn, wake=self.wake)
         self.checkpoints = TaskCheckpoints(self, environment, listener)
+        self.replays = Replays(self, environment)
         gates.on_ready = self.wake
         gates.on_announced = self.checkpoints.announced
         outputs.on_unblocked = self._on_unblocked
@@ -157,6 +158,7 @@ class Task:
             self.checkpoints.last_id = restored.checkpoint_id
             self._todo.append(self.chain.restore_watermarks(restored.watermarks))
         self._become(ExecutionState.RUNNING)
+        self.replays.start(restored.operators if restored else {})
         self.wake()
 
     async def cancel(self) -> None:

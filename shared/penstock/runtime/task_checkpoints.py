@@ -149,6 +149,7 @@ class TaskCheckpoints:
     def _take_snapshots(self, checkpoint_id: int, kind: str) -> dict[str, OperatorSnapshot]:
         self._snapshots.begin(checkpoint_id, kind)
         snapshots = self._chain.snapshot(checkpoint_id)
+        self._task.replays.add_to(snapshots, checkpoint_id)
         snapshots[TASK_UID] = task_snapshot(self._chain.watermarks())
         return snapshots
 
@@ -160,7 +161,6 @@ class TaskCheckpoints:
         overtaken: InFlight | None,
     ) -> None:
         started = self._environment.time_s()
-        await self._task.contexts.flush_dead_letters()
         handle = await self._snapshots.write(checkpoint_id, snapshots)
         if handle is None:  # The checkpoint was aborted, so the job master does not wait for an answer.
             return
@@ -201,6 +201,8 @@ class TaskCheckpoints:
             # ``await before`` would cancel the earlier commit when this one is cancelled.
             await asyncio.wait([before])
         self._chain.checkpoint_complete(checkpoint_id)
+        await self._task.contexts.confirm_letters(checkpoint_id)
+        await self._task.replays.complete(checkpoint_id)
         await self._task.sinks.commit(checkpoint_id)
         if self._last_wanted is not None and checkpoint_id >= self._last_wanted:
             await self._finish()
@@ -255,7 +257,10 @@ class TaskCheckpoints:
         if self._writes:
             await asyncio.wait(list(self._writes))
         await task.sinks.complete()
-        await task.contexts.flush_dead_letters()
+        if self.stopping is None:  # Otherwise the savepoint holds them.
+            for node in self._chain.nodes:
+                node.send_letters()
+        await task.contexts.last_letters(self.last_id)
         handle = await self._write_final()
         if self._last_wanted is None and task.sinks.wants_final_checkpoint():
             # No checkpoint would commit it: a restart is better than lost rows.

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.operators.budget import RowBudget
-    from penstock.runtime.chain import Chain, SourceNode
+    from penstock.runtime.chain import Chain
+    from penstock.runtime.chain_nodes import SourceNode
     from penstock.runtime.environment import Environment
 
 #: A poll that returns fewer rows than this is a trickle: the source has nearly run empty.

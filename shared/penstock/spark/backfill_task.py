@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.jobgraph import JobEdge, JobVertex
-    from penstock.runtime.chain import ChainNode
+    from penstock.runtime.chain_nodes import ChainNode
     from penstock.spark.backfill_edges import Record
 
 #: A source lets its watermark rise each time after this many rows.
@@ -298,7 +298,6 @@ class _Subtask:
                 await self._pull(operator.written(batch))
         for writer in self._writers.values():
             writer.finish()
-        await self._contexts.flush_dead_letters()
         self._contexts.epochs.begin(0)
         snapshots = chain.snapshot(CHECKPOINT_ID)
         for snapshot in snapshots.values():

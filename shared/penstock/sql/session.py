@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import LATE_TABLE, LOCAL_TIME_ZONE, PLAN_FORCE_RECOMPILE, SAVEPOINT_DIR, check_job
+from penstock import config as conf
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
@@ -143,7 +143,7 @@ class SqlSession:
                 columns, rows, message = run_job_statement(
                     statement,
                     self.jobs(),
-                    zone=LOCAL_TIME_ZONE.read(self.config),
+                    zone=conf.LOCAL_TIME_ZONE.read(self.config),
                     directory=self._savepoints(),
                 )
                 return StatementResult.of(statement, "rows" if columns else "ddl", message, columns, rows)
@@ -218,7 +218,7 @@ class SqlSession:
         """
         file = plan_file(statement.path, self.folder, str(statement.position))
         there = file.exists()
-        replaces = there and PLAN_FORCE_RECOMPILE.read(self.config)
+        replaces = there and conf.PLAN_FORCE_RECOMPILE.read(self.config)
         if there and not (replaces or statement.if_not_exists or statement.execute):
             raise SpecError(
                 "the compiled plan is there already",
@@ -226,7 +226,7 @@ class SqlSession:
                 got=file.located,
                 where=str(statement.position),
                 remedy="COMPILE PLAN … IF NOT EXISTS keeps it; "
-                f"SET '{PLAN_FORCE_RECOMPILE.key}' = 'true' replaces it",
+                f"SET '{conf.PLAN_FORCE_RECOMPILE.key}' = 'true' replaces it",
             )
         if not there or (replaces and not statement.if_not_exists):
             file.write(encode_plan(self.compile_job(statement.statement).job_graph))
@@ -300,7 +300,8 @@ class SqlSession:
                 plan,
                 {**self.catalog.functions.artifacts(used), **self.stream_functions()},
                 push_down=self._push_down,
-                late_sink=self._late_sink(),
+                late_sink=self._table_of(conf.LATE_TABLE),
+                letter_table=self._table_of(conf.DEAD_LETTER_TABLE),
                 python_path=tuple(self.python_path),
                 spark=self._spark,
                 input_bytes=input_bytes,
@@ -309,11 +310,12 @@ class SqlSession:
             err.where = err.where or str(position)
             raise
 
-    def _late_sink(self) -> n.TableRef | None:
-        name = LATE_TABLE.read(self.config)
+    def _table_of(self, key: conf.ConfigOption[str]) -> n.TableRef | None:
+        """The table that a configuration key names, as a sink; None if it names none."""
+        name = key.read(self.config)
         if not name:
             return None
-        where = f"configuration key '{LATE_TABLE.key}'"
+        where = f"configuration key '{key.key}'"
         return sink_ref(self.catalog.table(name, where))
 
     def _push_down(
@@ -341,7 +343,7 @@ class SqlSession:
             return StatementResult.of(statement, "rows", "", ("key", "value"), rows)
         value = statement.value or ""
         try:
-            check_job({statement.key: value})
+            conf.check_job({statement.key: value})
         except PenstockError as err:
             err.where = f"{statement.position}: {err.where}" if err.where else str(statement.position)
             raise
@@ -351,7 +353,7 @@ class SqlSession:
 
     def _savepoints(self) -> str | None:
         """The folder that the session sets for savepoints."""
-        return SAVEPOINT_DIR.read(self.config) if SAVEPOINT_DIR.key in self.config else None
+        return conf.SAVEPOINT_DIR.read(self.config) if conf.SAVEPOINT_DIR.key in self.config else None
 
     def _use(self, statement: st.Use) -> StatementResult:
         catalogs, where = self.catalog.catalogs, str(statement.position)

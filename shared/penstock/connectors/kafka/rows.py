@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.kafka.settings import METADATA, VALUE
+from penstock.connectors.kafka.stored import StoredMessage, told_of
 from penstock.errors import ConnectorError, nearest
 from penstock.formats import message_format
 from penstock.formats.api import FormatContext
@@ -145,7 +146,9 @@ class MessageDecoder:
         self._in_key = [c for c in ctx.projection if c not in value.columns]
         self._of_deletes = [c for c in ctx.projection if upserts and key is not None and c in key.columns]
         self._key, self._value = key, value
-        self._loud = self._decoders(ctx.bad_record)
+        #: The messages that are being decoded.
+        self._current: Sequence[Message] = ()
+        self._loud = self._decoders(self._refused)
         self._quiet = self._decoders(lambda *_: None)
         self._fetches = self._loud.fetches
         self._places = [
@@ -161,6 +164,15 @@ class MessageDecoder:
             key.decoder(self._of_deletes, bad_record) if key is not None and self._of_deletes else None,
         )
 
+    def _refused(self, error: Exception, raw: bytes | None, where: str) -> None:
+        """Report a message that cannot be read, with what is needed to read it again."""
+        place = where.removesuffix(", key")
+        found = next((m for m in self._current if _where(m) == place), None)
+        if found is None or self._ctx.bad_message is None:
+            self._ctx.bad_record(error, raw, where)
+        else:
+            self._ctx.bad_message(error, raw, where, told_of(found))
+
     def prepare(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None] | None:
         """A coroutine that must be awaited before ``decode`` can take these messages; None: there is nothing
         to wait for."""
@@ -173,8 +185,17 @@ class MessageDecoder:
         left = [w for w in wanted if w is not None]
         return _all(left) if left else None
 
+    async def replay(self, told: Sequence[Mapping[str, Any]]) -> Batch:
+        """The rows of messages of dead letters, as ``bad_message`` got them."""
+        messages: Any = [StoredMessage(message) for message in told]
+        missing = self.prepare(messages)
+        if missing is not None:
+            await missing
+        return self.decode(messages)
+
     def decode(self, messages: Sequence[Message]) -> Batch:
         """The rows of messages, with the columns of key, value and metadata."""
+        self._current = messages
         if not self._upserts:
             messages = [m for m in messages if m.value() is not None]
         whole = self._decode(messages, self._loud)

@@ -23,12 +23,13 @@ from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
+    from penstock.types import Batch
 
     PartsOf = Callable[[Sequence[int]], tuple[Part | None, Part]]
 
@@ -180,6 +181,9 @@ class KafkaReader(SourceReader):
             self._passed(state)
             if len(batch):
                 return Fetched(state.split.id, batch)
+
+    async def replay(self, messages: Sequence[Mapping[str, Any]]) -> Batch:
+        return await self._decoder.replay(messages)
 
     def _prepared(self) -> bool:
         """Whether the first run can be decoded. If not, starts to fetch what is missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +31,7 @@ from penstock.log_events import EventLog
 from penstock.types import Batch, Column, Field, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nats.aio.client import Client
 
@@ -108,7 +109,9 @@ class NatsReader(SourceReader):
         url = server_url(self._options, ctx.config)
         name = f"penstock source {ctx.uid} {ctx.subtask_index}"
         self._api = JetStreamApi(await connect(url, name, on_reconnect=self._reconnected), url)
-        self._decoder = self._make_decoder(ctx.bad_record)
+        #: The messages that are being decoded.
+        self._current: Sequence[Message] = ()
+        self._decoder = self._make_decoder(self._refused)
         self._quiet_decoder = self._make_decoder(lambda *_: None)
         fields = [Field(key, METADATA[key]) for key in ctx.metadata]
         self._schema = Schema((*ctx.schema.select(ctx.projection).fields, *fields))
@@ -117,6 +120,21 @@ class NatsReader(SourceReader):
     def _make_decoder(self, bad_record: Callable[[Exception, bytes | None, str], None]) -> Decoder:
         context = FormatContext(self.ctx.schema, self.ctx.projection, self._table.options, bad_record)
         return get_format(self._table.options["format"]).decoder(context)
+
+    def _refused(self, error: Exception, raw: bytes | None, where: str) -> None:
+        """Report a message that cannot be read, with what is needed to read it again."""
+        found = next((m for m in self._current if self._where(m) == where), None)
+        if found is None or self.ctx.bad_message is None:
+            self.ctx.bad_record(error, raw, where)
+        else:
+            self.ctx.bad_message(error, raw, where, found._asdict())
+
+    async def replay(self, messages: Sequence[Mapping[str, Any]]) -> Batch:
+        stored = [Message(**{**m, "data": base64.b64decode(m["data"])}) for m in messages]
+        missing = self._decoder.prepare([m.data for m in stored]) if self._decoder.fetches else None
+        if missing is not None:
+            await missing
+        return self._decode_singles(stored)
 
     async def _reconnected(self, client: Client) -> None:
         for state in self._turn:
@@ -246,6 +264,7 @@ class NatsReader(SourceReader):
         return f"stream sequence {message.sequence}, subject '{message.subject}'"
 
     def _decode_singles(self, messages: list[Message]) -> Batch:
+        self._current = messages
         batch, of = self._decoder.decode_numbered(
             [m.data for m in messages], lambda i: self._where(messages[i])
         )
@@ -262,6 +281,7 @@ class NatsReader(SourceReader):
         return self._with_metadata(batch, [message], np.zeros(len(batch), np.int64))
 
     def _decode_batch(self, state: _State, message: Message) -> Batch:
+        self._current = ()
         batch = self._decoder.decode_batch(message.data, self._where(message))
         batch = self._with_metadata(batch, [message], np.zeros(len(batch), np.int64))
         return batch.slice(min(state.skip, len(batch)))

@@ -1,0 +1,71 @@
+"""Messages as dead letters hold them: all that a table may read of a message, as JSON values and bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+
+def told_of(message: Message) -> dict[str, Any]:
+    """What a dead letter holds of a message."""
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": list(message.timestamp()),
+        "leader-epoch": message.leader_epoch(),
+        "key": message.key(),
+        "value": message.value(),
+        "headers": [list(pair) for pair in message.headers() or []],
+    }
+
+
+class StoredMessage:
+    """A message of a dead letter, with the methods of the client's messages. ``told``: as ``told_of`` gave it, through
+    JSON, where bytes are base64."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self._told = told
+
+    def topic(self) -> str:
+        """Its topic."""
+        return str(self._told["topic"])
+
+    def partition(self) -> int:
+        """Its partition."""
+        return int(self._told["partition"])
+
+    def offset(self) -> int:
+        """Its offset in the partition."""
+        return int(self._told["offset"])
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms since the epoch)."""
+        kind, at_ms = self._told["timestamp"]
+        return int(kind), int(at_ms)
+
+    def leader_epoch(self) -> int | None:
+        """The epoch of the partition's leader, if it is known."""
+        found = self._told["leader-epoch"]
+        return None if found is None else int(found)
+
+    def key(self) -> bytes | None:
+        """Its key."""
+        return _bytes(self._told["key"])
+
+    def value(self) -> bytes | None:
+        """Its value."""
+        return _bytes(self._told["value"])
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """Its headers, in order."""
+        return [(name, _bytes(value)) for name, value in self._told["headers"]]
+
+
+def _bytes(text: Any) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
