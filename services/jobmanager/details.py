@@ -83,6 +83,7 @@ def job_details(core: JobState, now_ms: int) -> JobDetails:
         exceptions=core.exceptions.all(),
         config=core.settings.config,
         plan=core.job_graph.plan,
+        guarantees=msgspec.to_builtins(core.job_graph.guarantees),
         waiting_for=core.waiting_for,
         stalled=list(core.stalled.values()),
         jobmanager_id=core.settings.jobmanager_id,
@@ -124,6 +125,7 @@ def logged_details(job_id: str, job_graph: JobGraph, logged: LoggedJob, epoch: i
         restored_checkpoint_id=max((checkpoint_id for _, checkpoint_id in starts), default=0),
         config=dict(job_graph.config),
         plan=job_graph.plan,
+        guarantees=msgspec.to_builtins(job_graph.guarantees),
         waiting_for="no job manager leads the job at the moment"
         + ("; its tasks run on, and a new job manager adopts them" if started else ""),
         result_schema=_result_schema(job_graph),

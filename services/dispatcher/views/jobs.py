@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jobgraph.guarantees import ChainGuarantee
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.dispatcher.views.common import (
     Shape,
@@ -204,6 +205,8 @@ class Job(Times, frozen=True, kw_only=True):
     stalled: list[dict[str, Any]]
     spark: dict[str, int] | None
     phase: str
+    #: What holds from the sources to each sink.
+    guarantees: list[ChainGuarantee]
     result_schema: Any
 
 
@@ -236,6 +239,7 @@ def job(details: JobDetails, now_ms: int) -> Job:
         waiting_for=details.waiting_for,
         stalled=details.stalled,
         spark=spark_progress(details.vertices),
+        guarantees=msgspec.convert(details.guarantees, list[ChainGuarantee]),
         phase=details.phase,
         result_schema=details.result_schema,
     )

@@ -10,6 +10,7 @@ from typing import Union
 
 import msgspec
 
+from penstock.jobgraph.guarantees import ChainGuarantee
 from penstock.jobgraph.identity import OperatorIdentity
 from penstock.jobgraph.specs import OperatorSpec, SparkQuerySpec
 from penstock.types.logical import Schema
@@ -148,6 +149,8 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     plan: str = ""
     backfill: str = ""
+    #: What holds from the sources to each sink.
+    guarantees: tuple[ChainGuarantee, ...] = ()
     #: The path of the savepoint whose uids the dispatcher has given to the operators; empty: none.
     matched_to: str = ""
 

@@ -99,6 +99,8 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     exceptions: list[dict[str, Any]] = []
     config: dict[str, str] = {}
     plan: str = ""
+    #: What holds from the sources to each sink: ``jobgraph.guarantees.ChainGuarantee`` as JSON values.
+    guarantees: list[dict[str, Any]] = []
     #: Why the job waits, as text ("2 slots are missing: …"); None if it does not wait.
     waiting_for: str | None = None
     #: Slots whose current step does not end: {allocation_id, taskmanager_id, tasks, frame, since_ms}.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.jobgraph.graph import Broadcast, Custom, Forward, Global, Hash, Partitioning, Rebalance, Rescale
+from penstock.plan import guarantees
 from penstock.plan.chaining import partitioning_of
 from penstock.plan.notes import notes
 from penstock.plan.operator_graph import PlannedOperator, all_inputs
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.jobgraph.graph import JobEdge, JobVertex
+    from penstock.jobgraph.guarantees import ChainGuarantee
     from penstock.plan.changelog import ChangelogModes
     from penstock.plan.node import Node
     from penstock.plan.nodes import LogicalPlan
@@ -30,8 +32,9 @@ def explain(
     operators: Sequence[PlannedOperator],
     vertices: Sequence[JobVertex],
     edges: Sequence[JobEdge],
+    chains: Sequence[ChainGuarantee],
 ) -> str:
-    """The text of EXPLAIN: the logical plan, the optimized plan, the operators and the job graph."""
+    """The text of EXPLAIN: the logical plan, the optimized plan, the operators, the guarantees and the job graph."""
     final = " (bounded: final rows once)" if analysis.final else ""
     parts = [
         "== Logical Plan ==",
@@ -41,6 +44,7 @@ def explain(
         f"== Physical Plan =={final}",
         physical_text(operators),
         *_section("== Notes ==", notes(optimized, operators)),
+        *_section("== Guarantees ==", guarantees.text(chains)),
         "== Job Graph ==",
         graph_text(vertices, edges),
     ]

@@ -16,6 +16,7 @@ from penstock.plan.chaining import build_vertices
 from penstock.plan.earlier_ids import originals_of
 from penstock.plan.engine import EngineChoice, SparkSupport, choose_engine, for_small_input, on_spark
 from penstock.plan.explain import explain
+from penstock.plan.guarantees import guarantees
 from penstock.plan.letters import letter_sink
 from penstock.plan.optimizer import SourcePushDown, optimize
 from penstock.plan.properties import Analysis
@@ -136,6 +137,7 @@ def _job_graph(
         operators = translator.translate()
     vertices, edges = build_vertices(operators, max_parallelism=max_parallelism, chaining=chaining)
     bounded = all(analysis.of(s).bounded for s in optimized.sinks)
+    chains = guarantees(operators, plan.config, bounded=bounded)
     return JobGraph(
         name=PIPELINE_NAME.read(plan.config) or plan.name,
         vertices=vertices,
@@ -144,5 +146,6 @@ def _job_graph(
         functions=functions,
         python_path=python_path,
         bounded=bounded,
-        plan=explain(plan, optimized, analysis, translator.modes, operators, vertices, edges),
+        plan=explain(plan, optimized, analysis, translator.modes, operators, vertices, edges, chains),
+        guarantees=chains,
     )
