@@ -48,7 +48,7 @@ def endpoints(store: Store, clock: Clock, cluster: str) -> list[Endpoint]:
     """What a history server answers: everything that is read about jobs that have ended."""
     archive = Archive(store)
     nobody: object = None
-    letters = DeadLetters(archive)  # type: ignore[arg-type]
+    letters = DeadLetters(archive)
     jobs = JobApi(archive, nobody, Results(archive.store, archive, clock), clock, {}, letters)  # type: ignore[arg-type]
     why = WhyApi(archive, clock)
     apis = (MetricsApi(archive, clock), jobs, CheckpointApi(archive, {}), VertexApi(archive, clock), why)
