@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,13 +17,23 @@ import pytest
 from penstock.api import (
     AsyncDataStream,
     AsyncFunction,
+    CheckpointedFunction,
+    CoGroupFunction,
+    CountEvictor,
     JobClient,
     KeyedProcessFunction,
+    ListStateDescriptor,
+    MapFunction,
     Sink,
     Source,
     StreamExecutionEnvironment,
+    TimeWindow,
     Types,
     ValueStateDescriptor,
+    Watermark,
+    WatermarkGenerator,
+    WatermarkStrategy,
+    WindowAssigner,
 )
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
@@ -157,6 +169,92 @@ def test_a_state_with_a_dataclass_goes_through_a_savepoint_and_gets_a_field(
     rows = sorted(lines(), key=lambda line: line["n"])
     assert [line["n"] for line in rows] == list(range(1, len(rows) + 1))
     assert [line.get("unit") for line in rows] == [None] * before + ["EUR"] * (len(rows) - before)
+
+
+N = 600
+
+
+def own_parts(
+    cluster: EmbeddedCluster, folder: Path, end: int | None, parallelism: int, **config: str
+) -> JobClient:
+    """Numbers of a source function, counted in operator state, grouped in windows with every third of them; all of it by
+    parts of the program's own. It kills its slot once."""
+
+    def numbers(position: int | None) -> Any:
+        n = position or 0
+        while end is None or n < end:
+            if end is None and (n % 10 == 0 or n >= 500):
+                time.sleep(0.02)
+            if end is not None or n < 500:
+                yield (n, n), n + 1
+                n += 1
+
+    class Counting(MapFunction, CheckpointedFunction):
+        def initialize_state(self, context: Any) -> None:
+            self.kept = context.get_operator_state_store().get_list_state(
+                ListStateDescriptor("n", Types.LONG())
+            )
+            self.n = sum(self.kept)
+
+        def snapshot_state(self, context: Any) -> None:
+            self.kept.update([self.n])
+
+        def map(self, value: Any) -> Any:
+            if self.n == 200 and not (folder / "killed").exists():
+                (folder / "killed").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.n += 1
+            if self.n == 450:
+                (folder / "enough").touch()
+            return value[0], self.n
+
+    class Following(WatermarkGenerator):
+        def on_event(self, event: Any, event_timestamp: int, output: Any) -> None:
+            output.emit_watermark(Watermark(event_timestamp))
+
+    class Hundreds(WindowAssigner):
+        def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+            return [TimeWindow(timestamp // 100 * 100, timestamp // 100 * 100 + 100)]
+
+    class Both(CoGroupFunction):
+        def co_group(self, first: Any, second: Any) -> Any:
+            yield min(n for n, _ in first), len(first), len(second), max(count for _, count in first)
+
+    long = Types.LONG()
+    pair, four = Types.TUPLE([long, long]), Types.TUPLE([long] * 4)
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, **config}).enable_checkpointing(200)
+    env.set_parallelism(parallelism)
+    strategy = WatermarkStrategy.for_generator(Following).with_timestamp_assigner(lambda v, _: v[0])
+    source = env.add_source(numbers, "numbers", pair).uid("numbers")
+    counted = source.map(Counting(), pair).set_parallelism(1).uid("counting")
+    timed = counted.rebalance().assign_timestamps_and_watermarks(strategy)
+    thirds = timed.filter(lambda v: v[0] % 3 == 0)
+    grouped = timed.co_group(thirds).where(lambda v: v[0] % 2, long).equal_to(lambda v: v[0] % 2, long)
+    made = grouped.window(Hundreds()).evictor(CountEvictor.of(1_000)).apply(Both(), four).uid("groups")
+    made.sink_to(Sink.connector("filesystem", {"path": str(folder / "out"), "format": "json"}))
+    job = env.execute_async("own parts")
+    assert job is not None
+    return job
+
+
+def test_a_programs_own_parts_survive_a_kill_and_go_on_at_another_parallelism(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    first = own_parts(cluster, tmp_path, None, 2)
+    until(lambda: (tmp_path / "enough").exists())
+    savepoint = first.stop_with_savepoint(False, str(tmp_path / "kept")).result()
+    first.get_job_execution_result()
+    assert (tmp_path / "killed").exists()
+    second = own_parts(cluster, tmp_path, N, 1, **{"execution.state-recovery.path": savepoint})
+    second.get_job_execution_result()
+    files = [f for f in (tmp_path / "out").glob("part-*") if f.is_file()]
+    rows = sorted(tuple(json.loads(line).values()) for f in files for line in f.read_text().splitlines())
+    assert [row[:3] for row in rows] == [
+        (start, 50, sum(n % 3 == 0 for n in range(start, start // 100 * 100 + 100, 2)))
+        for hundred in range(0, N, 100)
+        for start in (hundred, hundred + 1)
+    ]
+    assert max(row[3] for row in rows) == N
 
 
 @pytest.mark.parametrize("drain", [False, True])

@@ -80,9 +80,15 @@ if TYPE_CHECKING:
         TumblingProcessingTimeWindows,
     )
     from penstock.operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
+    from penstock.operators.operator_state import (
+        CheckpointedFunction,
+        FunctionInitializationContext,
+        FunctionSnapshotContext,
+    )
     from penstock.operators.output_tag import OutputTag
     from penstock.operators.process_context import TimeDomain
     from penstock.operators.user_code import RuntimeContext
+    from penstock.operators.watermark_generator import Watermark, WatermarkGenerator, WatermarkOutput
     from penstock.operators.window_functions import (
         ContinuousEventTimeTrigger,
         ContinuousProcessingTimeTrigger,
@@ -121,6 +127,7 @@ __all__ = [
     "BroadcastStream",
     "ByteArraySchema",
     "CheckpointConfig",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
@@ -151,6 +158,8 @@ __all__ = [
     "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "GlobalWindow",
     "GlobalWindows",
     "HybridSource",
@@ -209,6 +218,9 @@ __all__ = [
     "TumblingProcessingTimeWindows",
     "Types",
     "ValueStateDescriptor",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
     "WindowAssigner",
     "WindowFunction",
@@ -221,6 +233,8 @@ __all__ = [
 
 #: Where each name is defined. A test checks that this table and the imports above agree.
 _WHERE = {
+    "penstock.operators.watermark_generator": ("Watermark", "WatermarkGenerator", "WatermarkOutput"),
+    "penstock.operators.operator_state": ("CheckpointedFunction", "FunctionInitializationContext", "FunctionSnapshotContext"),
     "penstock.operators.evictors": ("CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue",),
     "penstock.api.window_assigner": ("MergingWindowAssigner", "WindowAssigner",),
     "penstock.api.common": ("Duration", "Instant", "Row", "RuntimeExecutionMode", "Time", "TimestampAssigner", "WatermarkStrategy"),

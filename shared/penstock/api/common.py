@@ -140,12 +140,23 @@ class WatermarkStrategy:
         column: The column that holds the event time, instead. With neither, the source's own timestamp counts.
         idle_timeout_ms: A split without rows for this long holds no watermark back. None: the environment's
             ``table.exec.source.idle-timeout``.
+        generator: The program's own ``WatermarkGenerator``, or what makes one, instead of the delay.
     """
 
     delay_us: int = 0
     assigner: Any = None
     column: str | None = None
     idle_timeout_ms: int | None = None
+    generator: Any = None
+
+    @classmethod
+    def for_generator(cls, generator_supplier: Any) -> WatermarkStrategy:
+        """Watermarks are what the program's own generator says.
+
+        ``generator_supplier``: a ``WatermarkGenerator``, its class, or a callable that makes one. One step behind the source asks
+        it, in each subtask; it may say a watermark after each record.
+        """
+        return cls(generator=generator_supplier)
 
     @classmethod
     def no_watermarks(cls) -> WatermarkStrategy:

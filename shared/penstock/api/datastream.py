@@ -20,6 +20,7 @@ from penstock.config import WATERMARK_INTERVAL_MS
 from penstock.errors import SpecError
 from penstock.functions.expr import InputRef, Literal, PythonCall
 from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, WatermarkSpec
+from penstock.operators.operator_state import part_with_state
 from penstock.plan import nodes as n
 from penstock.types import logical as t
 from penstock.types.logical import Schema
@@ -116,7 +117,7 @@ class DataStream(StepSettings, Partitions):
         self, kind: str, func: Any, output_type: t.LogicalType | None, batch: bool, on_error: str
     ) -> DataStream:
         on_error = policy(on_error)
-        check_function(func, kind)
+        check_function(func, kind, on_error)
         schema = self.schema if kind == "filter" else output_schema(func, output_type, kind, needed=batch)
 
         def spec(step: Transformation, compiler: Compiler) -> PythonSpec:
@@ -125,6 +126,7 @@ class DataStream(StepSettings, Partitions):
                 function=compiler.function(func, kind),
                 per="batch" if batch else "record",
                 on_error=on_error,  # type: ignore[arg-type]
+                operator_state=part_with_state(func) is not None,
             )
 
         title = {"map": "Map", "flat_map": "Flat Map", "filter": "Filter"}[kind]
@@ -164,7 +166,11 @@ class DataStream(StepSettings, Partitions):
                 idle_timeout_ms=self._env.idle_timeout_ms() if idle is None else idle,
                 interval_ms=WATERMARK_INTERVAL_MS.read(self._env.configuration),
             )
-            return n.AssignWatermarks(input=inputs[0], watermark=watermark, schema=timed.schema)
+            own = strategy.generator
+            generator = None if own is None else compiler.function(own, "watermark")
+            return n.AssignWatermarks(
+                input=inputs[0], watermark=watermark, generator=generator, schema=timed.schema
+            )
 
         return self._then(plain(make, (timed,), timed.schema, "Timestamps/Watermarks"))
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from penstock.api import execution
 from penstock.api.attached import ends_with_client
@@ -15,23 +13,25 @@ from penstock.api.common import WatermarkStrategy
 from penstock.api.connector_tables import sink_table, source_table
 from penstock.api.connectors import Sink, Source
 from penstock.api.datastream import DataStream
+from penstock.api.function_sources import function_source
 from penstock.api.plan_json import plan_json
 from penstock.api.results import CloseableIterator
-from penstock.api.selectors import column_index, traced
+from penstock.api.selectors import column_index
 from penstock.api.settings import Settings
 from penstock.api.sink_casts import implicit_casts
+from penstock.api.source_watermarks import per_split
 from penstock.api.step_settings import DataStreamSink
 from penstock.api.streams import StreamFactory
 from penstock.api.transformations import Compiler, Transformation
 from penstock.api.typeinfo import checked_type, schema_of, type_of, type_of_values
 from penstock.columnar.python_values import columns_of, is_bare, redact
 from penstock.columnar.rows import Row, kind_of
-from penstock.config import PIPELINE_NAME, RUNTIME_MODE, WATERMARK_INTERVAL_MS
+from penstock.config import PIPELINE_NAME, RUNTIME_MODE
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import classes_in, with_classes
-from penstock.jobgraph.specs import WatermarkSpec
 from penstock.plan import nodes as n
 from penstock.plan.engine import explained
+from penstock.plan.operators.values.node import encoded
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.types import Batch
@@ -88,12 +88,7 @@ class StreamExecutionEnvironment(Settings):
         found = classes_in(rows) if any(isinstance(x, t.RawType) for x in schema.types) else ()
         kinded = [row for row in rows if kind_of(row)] if not is_bare(schema) else []
         plain = [row.with_kind(RowKind.INSERT) for row in rows] if kinded else rows
-        batch = Batch(schema, columns_of(schema, plain, "from_collection"), num_rows=len(rows))
-        arrow = batch.to_arrow()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, arrow.schema) as writer:
-            writer.write_batch(arrow)
-        data = base64.b64encode(sink.getvalue()).decode()
+        data = encoded(Batch(schema, columns_of(schema, plain, "from_collection"), num_rows=len(rows)))
         node = n.Values(schema=schema, data=data)
 
         def make(step: Transformation, inputs: tuple[n.Node, ...], compiler: Compiler) -> n.Node:
@@ -121,10 +116,12 @@ class StreamExecutionEnvironment(Settings):
 
     def from_source(
         self,
-        source: Source,
+        source: Any,
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
         type_info: t.LogicalType | None = None,
+        *,
+        bounded: bool = False,
     ) -> DataStream:
         """A connector's table as a stream.
 
@@ -132,16 +129,24 @@ class StreamExecutionEnvironment(Settings):
         timestamp; otherwise a step after the source makes them.
 
         Args:
-            source: ``Source.connector(…)``, or what a builder made.
+            source: ``Source.connector(…)``, what a builder made, or a function (``add_source``).
             watermark_strategy: Event times and watermarks; None for none.
             source_name: The source's name in plans; None: the connector's.
-            type_info: Type of a record, which must be the source's own; None: not checked.
+            type_info: Type of a record, which must be the source's own; None: not checked. Of a function: what it gives.
+            bounded: Whether a function comes to an end.
 
         Raises:
             SpecError: ``type_info`` is another type than the source's.
             ConnectorError: An option is unknown, missing or malformed.
             UnsupportedError: The source gives a changelog.
         """
+        if not isinstance(source, Source):
+            made = self.add_source(source, source_name or "Custom Source", type_info, bounded=bounded)
+            if watermark_strategy is None:
+                return made
+            timed = made.assign_timestamps_and_watermarks(watermark_strategy)
+            timed._step.stands_for = made._step
+            return timed
         if watermark_strategy == WatermarkStrategy.no_watermarks():
             watermark_strategy = None  # with the source's own timestamps: what a source does by itself
         name = source_name or source.name
@@ -153,7 +158,7 @@ class StreamExecutionEnvironment(Settings):
             )
         table = source_table(source, name)
         schema = table.schema
-        watermark = None if watermark_strategy is None else self._per_split(watermark_strategy, schema)
+        watermark = None if watermark_strategy is None else per_split(watermark_strategy, schema, self)
         table = msgspec.structs.replace(table, watermark=watermark)
         step = Transformation(
             lambda s, inputs, c: n.Scan(table=table, schema=schema, uid=s.uid),
@@ -175,26 +180,30 @@ class StreamExecutionEnvironment(Settings):
         timed._step.stands_for = step
         return timed
 
-    def _per_split(self, strategy: WatermarkStrategy, schema: Schema) -> WatermarkSpec | None:
-        """How the source itself makes watermarks; None: the source cannot, and a step after it makes them."""
-        rowtime = None
-        if strategy.column is not None:
-            rowtime = column_index(schema, strategy.column, "with_timestamp_column")
-        elif strategy.assigner is not None:
-            extract = getattr(strategy.assigner, "extract_timestamp", strategy.assigner)
-            found = traced(extract, schema, 0)
-            if found is None or len(found) != 1:
-                return None
-            rowtime = found[0]
-        if rowtime is not None and not isinstance(schema.types[rowtime], t.TIMESTAMPS):
-            return None
-        idle = strategy.idle_timeout_ms
-        return WatermarkSpec(
-            rowtime=rowtime,
-            delay_us=strategy.delay_us,
-            idle_timeout_ms=self.idle_timeout_ms() if idle is None else idle,
-            interval_ms=WATERMARK_INTERVAL_MS.read(self.configuration),
-        )
+    def add_source(
+        self,
+        source_func: Any,
+        source_name: str = "Custom Source",
+        type_info: t.LogicalType | None = None,
+        *,
+        bounded: bool = False,
+    ) -> DataStream:
+        """The records that a function of the program gives, in one subtask and in a thread of its own: it may block.
+
+        Args:
+            source_func: A generator function, or another callable that gives an iterable, or an object with such a method
+                ``run`` (and ``open``, ``close``). After a restart it is called again, and as many records as went out are
+                passed over: it must give the same ones. One with an argument gets the position behind which it
+                begins, None at first, and gives pairs (record, position behind it).
+            source_name: The source's name.
+            type_info: Type of a record. None: the annotation of ``source_func`` (``-> Iterator[int]``); without one,
+                records are pickled.
+            bounded: Whether it comes to an end; then ``BATCH`` may run it.
+
+        Raises:
+            SpecError: ``source_func`` is no such function.
+        """
+        return self.streams.plain(function_source(source_func, source_name, type_info, bounded))
 
     # -- SQL -------------------------------------------------------------------------------------
 

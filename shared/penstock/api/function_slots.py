@@ -12,6 +12,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SpecError, UnsupportedError
+from penstock.operators.operator_state import CheckpointedFunction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +44,29 @@ _METHODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _LIFE = ("open", "close")
 
 
-def check_function(function: Any, of: str) -> None:
-    """Raises UnsupportedError for an async function, and SpecError for a generator where one value is needed.
-    ``of``: a key of ``_METHODS``."""
+#: Where a function may have operator state.
+_WITH_STATE = (
+    "map",
+    "flat_map",
+    "filter",
+    "process",
+    "co-process",
+    "broadcast-process",
+    "co-map",
+    "co-flat-map",
+)
+
+
+def check_function(function: Any, of: str, on_error: str = "fail") -> None:
+    """Raises UnsupportedError for an async function or operator state that would not be kept, and SpecError for a generator
+    where one value is needed. ``of``: a key of ``_METHODS``; ``on_error``: the error policy."""
+    if isinstance(function, CheckpointedFunction) and (of not in _WITH_STATE or on_error != "fail"):
+        raise UnsupportedError(
+            f"operator state of {type(function).__name__} ({of}, on_error='{on_error}')",
+            expected=f"a CheckpointedFunction as {', '.join(_WITH_STATE)}, with on_error='fail'",
+            got="a skipped record's changes could not be undone" if of in _WITH_STATE else of,
+            remedy="keep the state in a process function before or after it, or use keyed state",
+        )
     single, many = _METHODS[of]
     found = [(name, getattr(function, name)) for name in (*single, *many) if hasattr(function, name)]
     if not found and callable(function):

@@ -37,7 +37,7 @@ def process_step(
 ) -> DataStream:
     """A process operator over one or two inputs."""
     on_error = policy(on_error)
-    check_function(func, kind)
+    check_function(func, kind, on_error)
     out = schema or output_schema(func, output_type, "flat_map")
     widths = tuple(len(step.schema) if width is None else width for step, _, width in inputs)
 

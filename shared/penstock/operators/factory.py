@@ -43,6 +43,7 @@ _FACTORIES: dict[str, str] = {
     "MaterializeSpec": _OPERATORS + "changelog:MaterializeOperator",
     "NormalizeSpec": _OPERATORS + "changelog:NormalizeOperator",
     "SetOperationSpec": _OPERATORS + "set_operation:SetOperationOperator",
+    "FunctionSourceSpec": _OPERATORS + "function_source:FunctionSourceOperator",
     "AsyncWaitSpec": _OPERATORS + "async_wait:AsyncWaitOperator",
     "PythonSpec": _OPERATORS + "python:PythonOperator",
     "RecordTimeSpec": _OPERATORS + "python:RecordTimeOperator",

@@ -20,6 +20,7 @@ from penstock.errors import UnsupportedError
 from penstock.operators.batch_inputs import BatchInputs, function_state
 from penstock.operators.emitter import Emitter
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator
+from penstock.operators.operator_state import FunctionState
 from penstock.operators.output_tag import type_of
 from penstock.operators.process_context import (
     MAX_LONG,
@@ -101,7 +102,9 @@ class KeyedProcessOperator(Operator):
         )
         self._on_timer: Callable[[int, ProcessContext], Any] | None = None
         self._calls = self._make_calls()
-        self._function.open(RuntimeContext(ctx, self._backend))
+        runtime = RuntimeContext(ctx, self._backend)
+        self._state = FunctionState(self._function, ctx, restored, runtime)
+        self._function.open(runtime)
         self._wake()
 
     def _make_calls(self) -> list[Callable[[Any, ProcessContext], Any]]:
@@ -323,7 +326,18 @@ class KeyedProcessOperator(Operator):
     # -- checkpoints ------------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
-        return self._cut({} if self._broadcast is None else self._broadcast.snapshot(self.ctx.subtask_index))
+        lists, unions = self._state.snapshot(checkpoint_id)
+        if self._broadcast is not None:
+            unions.update(self._broadcast.snapshot(self.ctx.subtask_index))
+        cut = self._cut(unions)
+        cut.lists.update(lists)
+        return cut
+
+    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._state.completed(checkpoint_id)
+
+    def on_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._state.aborted(checkpoint_id)
 
 
 def _method_name(call: Any) -> str:

@@ -247,7 +247,12 @@ class WatermarkHolder(Operator):
 
 class WatermarkMaker(Operator):
     """An operator that makes the watermark of its output itself. The chain reads it after each
-    ``on_processing_time``."""
+    ``on_processing_time``, and after each output of ``process`` if it is ``per_record``."""
+
+    @property
+    def per_record(self) -> bool:
+        """Whether the watermark may rise between two outputs."""
+        return False
 
     @abstractmethod
     def current_watermark(self) -> int:

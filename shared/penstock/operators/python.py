@@ -18,8 +18,10 @@ from penstock.errors import FunctionError, InternalError, UnsupportedError
 from penstock.functions.python_results import result_of
 from penstock.halving import by_halves, first_failing
 from penstock.operators.operator import Operator
+from penstock.operators.operator_state import FunctionState
 from penstock.operators.process_context import MIN_LONG
 from penstock.operators.user_code import RuntimeContext, UserFunction
+from penstock.snapshots.contract import OperatorSnapshot
 from penstock.types import Batch
 from penstock.types.column import Column
 from penstock.types.logical import BooleanType
@@ -63,12 +65,24 @@ class PythonOperator(Operator):
                 self._call = lambda row: fixed(call(row))
             else:
                 self._call = lambda row: map(fixed, call(row) or ())
-        self._function.open(RuntimeContext(ctx))
+        runtime = RuntimeContext(ctx)
+        self._state = FunctionState(self._function, ctx, restored, runtime)
+        self._function.open(runtime)
         run = {"map": self._map, "filter": self._filter, "flat_map": self._flat_map}[spec.kind]
         self._run = self._per_batch if spec.per == "batch" else run
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         return self._run(batch)
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        lists, unions = self._state.snapshot(checkpoint_id)
+        return OperatorSnapshot(lists=lists, unions=unions)
+
+    def on_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._state.completed(checkpoint_id)
+
+    def on_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._state.aborted(checkpoint_id)
 
     # -- per record ---------------------------------------------------------------------
 

@@ -81,9 +81,7 @@ class Chain:
     # -- life ----------------------------------------------------------------------
 
     def open(
-        self,
-        context: Callable[[ChainNode], OperatorContext],
-        restored: Mapping[str, RestoredState],
+        self, context: Callable[[ChainNode], OperatorContext], restored: Mapping[str, RestoredState]
     ) -> None:
         """Opens all operators, the last one first, so that an operator finds everything downstream open."""
         for node in reversed(self.nodes):
@@ -127,10 +125,10 @@ class Chain:
 
     def emit(self, node: ChainNode, outputs: Iterator[Output]) -> Iterator[None]:
         """Passes on the output of an operator's generator."""
-        routes = node.outputs
+        routes, counters, operator = node.outputs, node.metrics.counters, node.operator
         main = routes.get(None)
-        counters = node.metrics.counters
         counters.setdefault("numRecordsOut", 0)
+        maker = operator if isinstance(operator, WatermarkMaker) and operator.per_record else None
         try:
             for out in outputs:
                 if isinstance(out, SideBatch):
@@ -147,6 +145,8 @@ class Chain:
                         yield from self._feed(target, input_index, batch)
                     for edge in edges:
                         edge.write(batch)
+                if maker is not None:
+                    yield from self.made_watermark(node, maker.current_watermark(), maker.idle())
                 yield
         except Exception as err:
             raise self.blame(err, node) from None

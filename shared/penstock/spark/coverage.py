@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
+from penstock.jobgraph.specs import FunctionSourceSpec
 from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ def check_streaming(graph: JobGraph) -> None:
 
 
 def _check(node: OperatorNode) -> None:
+    if isinstance(node.spec, FunctionSourceSpec):
+        raise UnsupportedError(
+            "a source that is a function of the program, on Spark",
+            expected="a connector's table, or from_collection",
+            got=f"'{node.name}'",
+            where=f"operator '{node.name}'",
+            remedy="run the job with execution.engine = streaming",
+        )
     if getattr(node.spec, "on_error", "fail") == "dead-letter":
         raise UnsupportedError(
             "on-error = dead-letter on Spark",

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.snapshots.contract import RestoredState
 
 
+_PREFIX = "broadcast/"
+
+
 class _Saved(msgspec.Struct):
     """One union item. ``entries``: the whole map, encoded by its codec."""
 
@@ -77,10 +80,10 @@ class BroadcastStates:
 
     def state(self, descriptor: MapStateDescriptor) -> BroadcastState:
         """The state of a descriptor. The first call loads its restored entries."""
-        name = f"broadcast/{descriptor.name}"
+        name = f"{_PREFIX}{descriptor.name}"
         if name not in self._maps:
             entries = {}
-            former = (f"broadcast/{former}" for former in descriptor.former_names)
+            former = (f"{_PREFIX}{former}" for former in descriptor.former_names)
             found = next((n for n in (name, *former) if n in self._restored), None)
             if found is not None:
                 entries = codec(descriptor.stored_type).decode(self._restored.pop(found))
@@ -104,6 +107,8 @@ class BroadcastStates:
         Raises SnapshotError if an item cannot be decoded.
         """
         for name, items in restored.unions.items():
+            if not name.startswith(_PREFIX):
+                continue  # a union list
             try:
                 saved = [msgspec.msgpack.decode(item, type=_Saved) for item in items]
             except msgspec.MsgspecError as err:

@@ -198,6 +198,7 @@ class JobHarness:
             timeout_s: Give up after this many seconds.
 
         Raises:
+            PenstockError: The job has failed.
             InternalError: It could not be started or did not complete in time.
         """
         deadline = time.monotonic() + timeout_s
@@ -207,10 +208,21 @@ class JobHarness:
                 raise InternalError("no checkpoint could be started", got=self.describe())
             await asyncio.sleep(0.001)
         done = self.coordinator.trigger(kind)
-        try:
-            return await asyncio.wait_for(asyncio.shield(done), timeout_s)
-        except TimeoutError:
-            raise InternalError("the checkpoint did not complete", got=self.describe()) from None
+        failed = asyncio.ensure_future(self._failed())
+        either: set[asyncio.Future[Any]] = {done, failed}
+        await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done() and not failed.done():
+            failed.cancel()
+            raise InternalError("the checkpoint did not complete", got=self.describe())
+        if not done.done():
+            await failed  # a job that has failed completes no checkpoint
+        failed.cancel()
+        return await done
+
+    async def _failed(self) -> None:
+        """Raises the job's error when it fails; waits for ever when it ends well."""
+        await asyncio.shield(self._ended)
+        await asyncio.Event().wait()
 
     async def abort_checkpoint(self, timeout_s: float = PATIENCE_S) -> None:
         """Let all tasks take a checkpoint, and then abort it, as when its manifest cannot be written.

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "AsyncWaitSpec": "tests/api/test_async_data_stream.py",
     "LookupJoinSpec": "tests/operators/test_lookup_join.py",
     # They run functions of a program's own, out of the job's function table.
+    "FunctionSourceSpec": "tests/api/test_function_sources.py",
     "PythonSpec": "tests/operators/test_python.py",
     "KeyedProcessSpec": "tests/operators/test_keyed_process.py",
     "KeyedWindowSpec": "tests/operators/test_keyed_window.py",

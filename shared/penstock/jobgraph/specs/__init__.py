@@ -63,6 +63,7 @@ from penstock.jobgraph.specs.tables import (
 )
 from penstock.jobgraph.specs.user import (
     AsyncWaitSpec,
+    FunctionSourceSpec,
     KeyedProcessSpec,
     KeyedWindowSpec,
     PythonSpec,
@@ -81,6 +82,7 @@ __all__ = [
     "EnumeratorSpec",
     "ExpandSpec",
     "FinalRowsSpec",
+    "FunctionSourceSpec",
     "GroupAggregateSpec",
     "JoinSpec",
     "KeyedProcessSpec",
@@ -124,7 +126,7 @@ OperatorSpec = Union[
     AssignWatermarksSpec, WindowMaximumSpec, LocalTimeSpec, WindowTableSpec, ExpandSpec, WindowAggregateSpec,
     GroupAggregateSpec, JoinSpec, WindowJoinSpec, TemporalJoinSpec, LookupJoinSpec,
     TopNSpec, DeduplicateSpec, OverSpec, OverFinalSpec, SortSpec, LimitSpec, TemporalSortSpec,
-    FinalRowsSpec, MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, RecordTimeSpec, RowKindSpec, TableFunctionSpec,
+    FinalRowsSpec, MaterializeSpec, NormalizeSpec, SetOperationSpec, PythonSpec, AsyncWaitSpec, FunctionSourceSpec, RecordTimeSpec, RowKindSpec, TableFunctionSpec,
     KeyedProcessSpec, KeyedWindowSpec, RegisteredSpec,
 ]  # fmt: skip
 

@@ -58,9 +58,11 @@ class AssignWatermarksSpec(Spec, frozen=True, kw_only=True, tag="watermark"):
     #: DataStream: a function from a record to its event time in ms, which becomes the record's own event
     #: time.
     timestamp_function: str | None = None
+    #: DataStream: the program's own watermark generator. Of ``watermark`` the interval and the idle time-out count then.
+    generator: str | None = None
 
     def reads_time(self) -> bool:
-        return self.timestamp_function is not None
+        return self.timestamp_function is not None or self.generator is not None
 
     def native(self) -> str:
         return "penstock.spark.stateless:unchanged" if self.timestamp_function is None else ""

@@ -13,7 +13,7 @@ class PythonSpec(Spec, frozen=True, kw_only=True, tag="python"):
     """map, flat_map or filter over one input, per record or per Arrow batch.
 
     ``function``: its name in ``JobGraph.functions``. ``blocking`` must be False: blocking functions are
-    refused.
+    refused. ``operator_state``: the function has some; on Spark each partition has its own.
     """
 
     kind: Literal["map", "flat_map", "filter"]
@@ -21,6 +21,33 @@ class PythonSpec(Spec, frozen=True, kw_only=True, tag="python"):
     per: Literal["record", "batch"] = "record"
     blocking: bool = False
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    operator_state: bool = False
+
+    def keeps_state(self) -> bool:
+        return self.operator_state
+
+    def alone_on_spark(self) -> bool:
+        return True
+
+    def reads_arrival(self) -> bool:
+        return self.operator_state
+
+
+class FunctionSourceSpec(Spec, frozen=True, kw_only=True, tag="function-source"):
+    """Rows that a function of the program gives, in one subtask.
+
+    ``bounded``: whether it comes to an end. ``positions``: it takes the position behind which it begins (None at first) and gives
+    pairs (record, position behind it); otherwise a restart passes over as many records as went out.
+    """
+
+    is_source: ClassVar[bool] = True
+
+    function: str
+    bounded: bool = False
+    positions: bool = False
+
+    def not_streamed(self) -> str | None:
+        return "a source that is a function of the program"
 
 
 class AsyncWaitSpec(Spec, frozen=True, kw_only=True, tag="async-wait"):

@@ -47,7 +47,9 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
 
     def properties(self, analysis: Analysis) -> Properties:
         if not self.inputs:
-            return Properties(bounded=isinstance(self.spec, s.CollectionSourceSpec))
+            spec = self.spec
+            ends = isinstance(spec, s.FunctionSourceSpec) and spec.bounded
+            return Properties(bounded=ends or isinstance(spec, s.CollectionSourceSpec))
         return Properties(bounded=all(analysis.of(child).bounded for child in self.inputs))
 
     def side_tags(self) -> list[str] | None:
@@ -116,7 +118,7 @@ class Transform(Nary, frozen=True, kw_only=True, tag="transform"):
                 wanted = None if inp.source.parallelism == parallelism else wanted
             inputs.append(OperatorInput(inp.source, wanted, inp.tag))
         union = isinstance(self.spec, s.UnionSpec)
-        alone = not self.inputs and isinstance(self.spec, s.CollectionSourceSpec)
+        alone = not self.inputs and isinstance(self.spec, (s.CollectionSourceSpec, s.FunctionSourceSpec))
         op = translator.add(
             self,
             "transform",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
 from penstock.jobgraph.specs import CollectionSourceSpec, WatermarkSpec
 from penstock.plan.lineage import Relation, values_words
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     from penstock.plan.operator_graph import PlannedOperator
     from penstock.plan.pruning import Pruner
     from penstock.plan.translation import Translator
+    from penstock.types.batch import Batch
+
+
+def encoded(batch: Batch) -> str:
+    """``Values.data`` of the rows of ``batch``."""
+    arrow = batch.to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, arrow.schema) as writer:
+        writer.write_batch(arrow)
+    return base64.b64encode(sink.getvalue()).decode()
 
 
 class Values(Node, frozen=True, kw_only=True, tag="values"):

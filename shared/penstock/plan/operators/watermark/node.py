@@ -29,10 +29,11 @@ class AssignWatermarks(Unary, frozen=True, kw_only=True, tag="watermark"):
     input: Node
     watermark: WatermarkSpec
     timestamp_function: str | None = None
+    generator: str | None = None
     schema: Schema
 
     def demands(self, need: set[int]) -> list[tuple[Node, set[int]]]:
-        if self.timestamp_function is not None:
+        if self.timestamp_function is not None or self.generator is not None:
             # The user's function gets whole records, so it needs every column.
             return [(self.input, set(range(len(self.input.schema))))]
         return super().demands(need)
@@ -62,5 +63,7 @@ class AssignWatermarks(Unary, frozen=True, kw_only=True, tag="watermark"):
         soundness.types(self.schema.types, self.input.schema.types)
 
     def translate(self, translator: Translator) -> PlannedOperator:
-        spec = AssignWatermarksSpec(watermark=self.watermark, timestamp_function=self.timestamp_function)
+        spec = AssignWatermarksSpec(
+            watermark=self.watermark, timestamp_function=self.timestamp_function, generator=self.generator
+        )
         return translator.add(self, "watermark", "AssignWatermarks", spec, [translator.visit(self.input)])
