@@ -96,8 +96,8 @@ def test_options_hint_changes_a_tables_options(tmp_path: Path) -> None:
     hint = f"/*+ OPTIONS('path' = '{tmp_path}/b.csv', 'csv.field-delimiter' = ';') */"
     assert result(sql, "SELECT id, s FROM f") == [(1, "x")]
     assert result(sql, f"SELECT x.id, x.s FROM f {hint} AS x") == [(2, "y")]
-    with pytest.raises(UnsupportedError, match="BROADCAST"):
-        sql.execute("SELECT /*+ BROADCAST(f) */ id FROM f")
+    with pytest.raises(UnsupportedError, match="BROADCASTED"):
+        sql.execute("SELECT /*+ BROADCASTED(f) */ id FROM f")
 
 
 def test_late_rows_reach_their_table(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.errors import UnsupportedError
 from penstock.functions.calendar import DAY_US
 from penstock.functions.inference import string_literal
 from penstock.functions.signature import FunctionDef, Resolution, literal_value, register
@@ -60,17 +59,6 @@ _reader("LOCALTIMESTAMP", t.TimestampType(3), _local)
 _reader("CURRENT_DATE", t.DateType(), lambda us, zone: _local(us, zone) // DAY_US)
 for _name in ("CURRENT_TIME", "LOCALTIME"):
     _reader(_name, t.TimeType(0), lambda us, zone: _local(us, zone) % DAY_US // 1_000_000 * 1_000_000)
-
-
-def _resolve_watermark(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
-    raise UnsupportedError(
-        "CURRENT_WATERMARK is not supported",
-        where=call.where,
-        remedy="the watermark of every subtask is among the job's metrics",
-    )
-
-
-register(FunctionDef("CURRENT_WATERMARK", _resolve_watermark, deterministic=False))
 
 
 def _bind_unix(call: Call) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.functions.expr import InputRef
+from penstock.functions.watermark import set_watermark
 from penstock.operators.bad_rows import leaving_out
 from penstock.operators.operator import Operator
 from penstock.types.batch import Batch
@@ -55,11 +56,18 @@ class CalcOperator(Operator):
             # A filter copies every column that it keeps, so only the columns that a projection reads are copied.
             self._needed = _needed_columns(self.spec.projections)
         self._run = leaving_out(ctx, self.spec.on_error, self._apply)
+        #: µs; None before the first.
+        self._watermark: int | None = None
+
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        self._watermark = watermark
+        return iter(())
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
         return self._run(batch)
 
     def _apply(self, batch: Batch) -> Iterator[Batch]:
+        set_watermark(self._watermark)
         if self._condition is not None:
             mask = self._condition(batch)
             if not mask.all():

@@ -32,6 +32,7 @@ from penstock.plan.pushdown import PushDown
 from penstock.plan.rewriting import Interner, bottom_up, conjuncts, walk
 from penstock.plan.rules import merge_projects, merge_window_table, rank_to_top_n, recognise_join
 from penstock.plan.versions import read_versions
+from penstock.plan.watermark_calls import check_watermark_calls
 
 replace = msgspec.structs.replace
 
@@ -59,6 +60,8 @@ def optimize(
     roots: list[n.Node] = list(plan.sinks)
     # All rules use one interner, because it then looks only at the nodes that a rule has changed.
     share = Interner().intern_all
+    bound = Analysis()
+    _apply(roots, lambda node: check_watermark_calls(node, bound))
     # This rule runs before the checks begin: it removes sources, and the checker would miss their watermarks.
     roots = _apply(share(roots), without_rows)
     after = PlanChecker(roots).after

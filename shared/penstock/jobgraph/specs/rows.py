@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from penstock.functions.expr import Expr, InputRef, PythonCall
+from penstock.functions.watermark import NAME, watermark_calls
 from penstock.jobgraph.specs.base import Keys, Spec, Spread, mapped
 from penstock.jobgraph.specs.parts import RECORD_TIME, WatermarkSpec, WindowSpec
 
@@ -20,6 +21,10 @@ class CalcSpec(Spec, frozen=True, kw_only=True, tag="calc"):
     projections: tuple[Expr, ...] | None = None
     #: What happens to a row for which an expression fails (a CAST, a user's function).
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+
+    def not_streamed(self) -> str | None:
+        exprs = (*(self.projections or ()), *(() if self.condition is None else (self.condition,)))
+        return NAME if any(True for expr in exprs for _ in watermark_calls(expr)) else None
 
     def spread(self, ports: Sequence[Spread], left_width: int) -> Spread:
         if self.projections is None:

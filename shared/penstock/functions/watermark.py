@@ -1,0 +1,51 @@
+"""CURRENT_WATERMARK: the watermark of the operator that evaluates the expression.
+
+The operator sets it before it evaluates a batch, so all rows of a batch see one watermark. A process evaluates for one
+operator at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.functions.expr import Call, children
+from penstock.functions.signature import FunctionDef, Resolution, register
+from penstock.functions.vector import Scalar
+from penstock.types import logical as t
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.functions.expr import Expr
+
+NAME = "CURRENT_WATERMARK"
+
+_current: list[int | None] = [None]
+
+
+def set_watermark(us: int | None) -> None:
+    """The watermark (µs since the epoch; None: there was none yet) that the next evaluation sees."""
+    _current[0] = us
+
+
+def watermark_calls(expr: Expr) -> Iterator[Call]:
+    """The calls of CURRENT_WATERMARK in an expression."""
+    if isinstance(expr, Call) and expr.function == NAME:
+        yield expr
+    for child in children(expr):
+        yield from watermark_calls(child)
+
+
+def _resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
+    call.count(1, 1)
+    [time] = call.types
+    if not isinstance(time, t.TIMESTAMPS):
+        call.fail("an event-time column")
+    return call.types, time.with_nullable(True)
+
+
+def _bind(call: Call) -> Any:
+    return lambda args, n: Scalar(call.type, _current[0])
+
+
+register(FunctionDef(NAME, _resolve, _bind, deterministic=False))
