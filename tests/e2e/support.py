@@ -101,7 +101,7 @@ def python_processes(client: ClusterClient) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == spark and b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+            if parent == spark and b"penstock.spark.python_daemon" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
 

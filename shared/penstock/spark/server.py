@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 from penstock.spark.class_archive import java_options
 from penstock.spark.java import java_environment
 from penstock.spark.server_log import STARTS
-from penstock.spark.session import JAVA_OPTIONS
+from penstock.spark.session import JAVA_OPTIONS, PYTHON_DAEMON
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -46,6 +46,7 @@ def command(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.maxResultSize": "0",
+        **PYTHON_DAEMON,
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": str(cores),

@@ -29,6 +29,8 @@ MEANING = {
 #: room for compiled code, 48 MB, is full after some fifty jobs; then Java stops compiling and every job is
 #: slow.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+#: Workers of Python are forked from a daemon of ours. Only where this Python runs them: elsewhere Penstock may be absent.
+PYTHON_DAEMON = {"spark.python.daemon.module": "penstock.spark.python_daemon"}
 #: The options of a local Spark. A job may override them.
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -37,6 +39,7 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    **PYTHON_DAEMON,
 }
 
 
