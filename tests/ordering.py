@@ -31,77 +31,102 @@ PURE = (
 #: that wait for a cluster alternate, so that a worker computes while another waits.
 LONGEST = (
     "spark",
+    "kafka",
     "tests/e2e/test_spark.py",
+    "golden-spark",
+    "tests/e2e/test_bad_input.py",
+    "tests/e2e/test_backfill.py",
     "tests/e2e/test_failures.py",
     "tests/e2e/test_spark_libraries.py",
-    "tests/e2e/test_backfill.py",
-    "kafka",
-    "tests/extending/test_extending.py",
-    "tests/e2e/test_bad_input.py",
-    "tests/e2e/test_kafka.py",
-    "tests/connectors/postgres/test_postgres_cdc.py",
-    "tests/connectors/postgres/test_jdbc_servers.py",
-    "tests/e2e/test_python_steps.py",
-    "tests/e2e/test_lakehouse.py",
-    "tests/cli/test_commands.py",
-    "tests/state/test_resident_memory.py",
-    "tests/sql/test_nexmark.py",
-    "tests/e2e/test_savepoints.py",
-    "tests/connectors/web/test_search.py",
-    "tests/e2e/test_search.py",
-    "tests/e2e/test_postgres_cdc.py",
-    "tests/state/test_eviction.py",
-    "golden-two",
-    "tests/e2e/test_redis.py",
-    "tests/state/test_waiting_memory.py",
-    "tests/api/test_shipped_code.py",
-    "tests/connectors/test_iceberg.py",
-    "tests/chaos/test_smoke.py",
-    "tests/services/jobmanager/test_cluster.py",
-    "tests/e2e/test_spark_bad_input.py",
-    "tests/cli/test_watched_select.py",
-    "golden-batch",
-    "tests/simulation/test_runs.py",
-    "tests/connectors/test_delta.py",
-    "tests/sql/test_long_queries.py",
-    "tests/e2e/test_restart_strategies.py",
-    "tests/state/test_eviction_windows.py",
-    "tests/e2e/test_main_job.py",
-    "tests/e2e/test_resource_provider.py",
     "tests/e2e/test_dashboard.py",
-    "tests/runtime/test_unaligned.py",
-    "tests/embedded/test_cluster.py",
-    "tests/api/test_own_classes.py",
+    "tests/e2e/test_main_job.py",
+    "tests/state/test_eviction_windows.py",
+    "tests/extending/test_extending.py",
+    "tests/e2e/test_python_steps.py",
+    "tests/state/test_resident_memory.py",
+    "tests/connectors/postgres/test_jdbc_servers.py",
+    "tests/cli/test_commands.py",
+    "tests/sql/test_long_queries.py",
     "tests/state/test_waiting_rows.py",
-    "tests/services/jobmanager/test_master_failures.py",
-    "tests/connectors/test_conformance.py",
-    "tests/state/test_eviction_by_window.py",
+    "tests/state/test_eviction.py",
+    "tests/connectors/mysql/test_mysql_cdc.py",
+    "tests/simulation/test_runs.py",
+    "tests/sql/test_nexmark.py",
+    "tests/e2e/test_spark_bad_input.py",
+    "tests/connectors/test_iceberg.py",
+    "tests/e2e/test_savepoints.py",
+    "tests/state/test_waiting_memory.py",
+    "tests/api/test_semantics.py",
+    "tests/connectors/postgres/test_postgres_cdc.py",
     "tests/connectors/helper/test_helper.py",
-    "tests/e2e/test_wheel.py",
-    "tests/e2e/test_sql_gateway.py",
+    "golden-two",
+    "tests/connectors/test_conformance.py",
+    "tests/state/test_keyed_state.py",
+    "tests/services/jobmanager/test_cluster.py",
+    "golden-batch",
+    "tests/e2e/test_lakehouse.py",
+    "tests/chaos/test_smoke.py",
+    "tests/state/test_eviction_by_window.py",
+    "tests/api/test_shipped_code.py",
+    "tests/state/test_eviction_over.py",
+    "tests/e2e/test_search.py",
+    "tests/runtime/test_slot.py",
+    "tests/e2e/test_postgres_cdc.py",
+    "tests/runtime/test_unaligned.py",
+    "tests/e2e/test_restart_strategies.py",
     "tests/sql/test_random_queries.py",
+    "tests/services/jobmanager/test_master_failures.py",
+    "tests/connectors/test_delta.py",
+    "tests/cli/test_watched_select.py",
+    "tests/e2e/test_wheel.py",
+    "tests/runtime/test_checkpoints.py",
+    "tests/embedded/test_cluster.py",
+    "golden-streaming",
+    "tests/api/test_cluster.py",
+    "golden-duckdb",
+    "golden-parallel",
+    "tests/e2e/test_resource_provider.py",
+    "tests/e2e/test_mysql_cdc.py",
+    "tests/api/test_own_classes.py",
+    "tests/connectors/web/test_search.py",
     "tests/services/common/test_processes.py",
+    "tests/state/test_cold_tier.py",
 )  # fmt: skip
 
 _GOLDEN = "tests/golden/test_golden.py"
 #: Tests outside tests/spark that open the session of the process: how they end, and where they lie.
-_ON_SPARK = ("::test_a_job_on_spark", "::test_rows_that_do_not_meet_on_spark_are_found", "[spark]")
-_ON_SPARK_BESIDE = ("tests/plan/outside/", "tests/testing/test_operator_kit.py", "tests/table/test_rows.py")
+_ON_SPARK = (
+    "::test_a_job_on_spark",
+    "::test_rows_that_do_not_meet_on_spark_are_found",
+    "::test_what_a_page_shows_passes_its_kit[debounce]",
+    "[spark]",
+)
+_ON_SPARK_BESIDE = (
+    "tests/plan/outside/",
+    "tests/extending/test_extending.py",
+    "tests/testing/test_operator_kit.py",
+    "tests/table/test_rows.py",
+)
+#: Files that use the shared Kafka broker. A broker that only waits takes 3 % of a core.
+_ON_KAFKA = ("tests/connectors/kafka/", "tests/compat/test_kafka_examples.py", "tests/e2e/test_kafka.py")
 
 
 def unit_of(nodeid: str) -> str:
-    """Tests of one unit run in one worker. All that share the Spark session of the process are one unit: it takes
-    seconds to start and minutes to warm up; likewise those that share a Kafka broker and its schema registry.
-    The golden cases are one unit an engine; else a file is one."""
+    """Tests of one unit run in one worker. Those that share the Spark session of the process are two units, so that
+    neither is what the other workers wait for at the end: it takes seconds to start and minutes to warm up; likewise
+    those that share a Kafka broker and its schema registry. The golden cases are one unit an engine; else a file is
+    one."""
     file = nodeid.partition("::")[0]
     if nodeid.endswith(_ON_SPARK) and file.startswith(_ON_SPARK_BESIDE):
-        return "spark"
-    if file.startswith("tests/connectors/kafka/") or file == "tests/compat/test_kafka_examples.py":
+        return "golden-spark"
+    if file.startswith(_ON_KAFKA):
         return "kafka"
     if file == _GOLDEN and nodeid.endswith("]"):
         engine = nodeid[:-1].rpartition("-")[2]
-        return "spark" if engine == "spark" else f"golden-{engine}"
-    return "spark" if file.startswith("tests/spark/") or file == "tests/golden/test_recorded.py" else file
+        return f"golden-{engine}"
+    if file == "tests/golden/test_recorded.py":
+        return "golden-spark"
+    return "spark" if file.startswith("tests/spark/") else file
 
 
 def rank(nodeid: str) -> tuple[int, int]:
