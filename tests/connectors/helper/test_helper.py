@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -244,14 +245,14 @@ async def test_a_job_ends_with_all_rows(tmp_path):
 
 
 def helpers_of_this_process():
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    found += [
-        pid
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-        if pid not in found
-    ]
-    return sorted({int(pid) for pid in found if b"helper.child" in Path(f"/proc/{pid}/cmdline").read_bytes()})
+    # Not from the lists of children of this process's threads: a thread may end while they are read.
+    found, me = [], os.getpid()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == me and b"helper.child" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return sorted(found)
 
 
 @pytest.mark.slow
