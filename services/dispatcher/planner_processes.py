@@ -9,7 +9,6 @@ import signal
 import sys
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.errors import ExternalError
 from penstock.log_events import EventLog
@@ -17,9 +16,6 @@ from penstock.messages.forking import ForkPlanner
 from penstock_services.common.pipes import read_all, write_all
 from penstock_services.common.processes import SystemSpawner
 from penstock_services.common.template import StaleTemplate, TemplateProcess
-
-if TYPE_CHECKING:
-    pass
 
 _log = EventLog("penstock.dispatcher.planners")
 _ARGV = [sys.executable, "-P", "-m", "penstock.api.planner_template"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.connectors.kafka.settings import METADATA, VALUE
 from penstock.connectors.kafka.stored import StoredMessage, told_of
+from penstock.connectors.placed import PlacedMessages
 from penstock.errors import ConnectorError, nearest
 from penstock.formats import message_format
 from penstock.formats.api import FormatContext
@@ -146,8 +147,7 @@ class MessageDecoder:
         self._in_key = [c for c in ctx.projection if c not in value.columns]
         self._of_deletes = [c for c in ctx.projection if upserts and key is not None and c in key.columns]
         self._key, self._value = key, value
-        #: The messages that are being decoded.
-        self._current: Sequence[Message] = ()
+        self._current: PlacedMessages[Message] = PlacedMessages(_where)
         self._loud = self._decoders(self._refused)
         self._quiet = self._decoders(lambda *_: None)
         self._fetches = self._loud.fetches
@@ -166,8 +166,7 @@ class MessageDecoder:
 
     def _refused(self, error: Exception, raw: bytes | None, where: str) -> None:
         """Report a message that cannot be read, with what is needed to read it again."""
-        place = where.removesuffix(", key")
-        found = next((m for m in self._current if _where(m) == place), None)
+        found = self._current.at(where.removesuffix(", key"))
         if found is None or self._ctx.bad_message is None:
             self._ctx.bad_record(error, raw, where)
         else:
@@ -195,7 +194,7 @@ class MessageDecoder:
 
     def decode(self, messages: Sequence[Message]) -> Batch:
         """The rows of messages, with the columns of key, value and metadata."""
-        self._current = messages
+        self._current.are(messages)
         if not self._upserts:
             messages = [m for m in messages if m.value() is not None]
         whole = self._decode(messages, self._loud)

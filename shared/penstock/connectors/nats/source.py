@@ -24,6 +24,7 @@ from penstock.connectors.nats.client import (
 from penstock.connectors.nats.consumer import Message, OrderedConsumer, Start
 from penstock.connectors.nats.settings import METADATA, OPTIONS
 from penstock.connectors.nats.subjects import has_wildcard
+from penstock.connectors.placed import PlacedMessages
 from penstock.errors import PenstockError
 from penstock.formats import get_format
 from penstock.formats.api import FormatContext
@@ -109,8 +110,7 @@ class NatsReader(SourceReader):
         url = server_url(self._options, ctx.config)
         name = f"penstock source {ctx.uid} {ctx.subtask_index}"
         self._api = JetStreamApi(await connect(url, name, on_reconnect=self._reconnected), url)
-        #: The messages that are being decoded.
-        self._current: Sequence[Message] = ()
+        self._current: PlacedMessages[Message] = PlacedMessages(self._where)
         self._decoder = self._make_decoder(self._refused)
         self._quiet_decoder = self._make_decoder(lambda *_: None)
         fields = [Field(key, METADATA[key]) for key in ctx.metadata]
@@ -123,7 +123,7 @@ class NatsReader(SourceReader):
 
     def _refused(self, error: Exception, raw: bytes | None, where: str) -> None:
         """Report a message that cannot be read, with what is needed to read it again."""
-        found = next((m for m in self._current if self._where(m) == where), None)
+        found = self._current.at(where)
         if found is None or self.ctx.bad_message is None:
             self.ctx.bad_record(error, raw, where)
         else:
@@ -264,7 +264,7 @@ class NatsReader(SourceReader):
         return f"stream sequence {message.sequence}, subject '{message.subject}'"
 
     def _decode_singles(self, messages: list[Message]) -> Batch:
-        self._current = messages
+        self._current.are(messages)
         batch, of = self._decoder.decode_numbered(
             [m.data for m in messages], lambda i: self._where(messages[i])
         )
@@ -281,7 +281,7 @@ class NatsReader(SourceReader):
         return self._with_metadata(batch, [message], np.zeros(len(batch), np.int64))
 
     def _decode_batch(self, state: _State, message: Message) -> Batch:
-        self._current = ()
+        self._current.are(())
         batch = self._decoder.decode_batch(message.data, self._where(message))
         batch = self._with_metadata(batch, [message], np.zeros(len(batch), np.int64))
         return batch.slice(min(state.skip, len(batch)))
