@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 from penstock.columnar.hashing import hash_columns, key_group_range, key_groups, subtask_of_key_group
 from penstock.messages.slot import StateHandle, StateLink
 from penstock.metrics import MetricGroup
+from penstock.operators.drivers import AsyncOperator, PausingOperator
 from penstock.operators.operator import MAX_WATERMARK, Operator, OperatorContext, SideBatch
-from penstock.snapshots.contract import OperatorSnapshot, PendingBlock, RestoredState
+from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.snapshots.restoring import restore
 from penstock.snapshots.writing import write_snapshot
 from penstock.state.key_groups import KeyGroups
@@ -55,7 +57,7 @@ class Subtask:
             input_schemas=inputs, output_schema=output, config=config or {}, metrics=self.metrics,
             key_groups=key_group_range(index, parallelism, MAX_PARALLELISM), local_dir=local_dir or Path("."),
             memory=memory or StateMemory(),
-            now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function,
+            now_ms=lambda: self.now_ms, wake_at=self.wakes.append, function=function, run=asyncio.to_thread,
         )  # fmt: skip
         self._ctx = ctx
         self.key_groups = KeyGroups.range(*ctx.key_groups, MAX_PARALLELISM)
@@ -63,6 +65,18 @@ class Subtask:
         self._links: list[StateLink] = []
         self._since = self._upto = 0
         operator.open(ctx, restored)
+        #: The event loop of an operator that awaits something.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if isinstance(operator, AsyncOperator):
+            self._loop = asyncio.new_event_loop()
+            self._loop.run_until_complete(operator.start())
+
+    def close(self) -> None:
+        """Stop and close the operator."""
+        if self._loop is not None and isinstance(self.operator, AsyncOperator):
+            self._loop.run_until_complete(self.operator.stop())
+            self._loop.close()
+        self.operator.close()
 
     def checkpoint(self) -> StateHandle:
         """Take a snapshot, as a delta after the earlier ones. Output that the operator emits before the
@@ -77,6 +91,10 @@ class Subtask:
 
     def complete(self, snapshot: OperatorSnapshot) -> StateHandle:
         """Write the snapshot and confirm its checkpoint."""
+        if snapshot.pending is not None:
+            assert self._loop is not None
+            snapshot.lists.update(self._loop.run_until_complete(snapshot.pending))
+            snapshot.pending = None
         number = len(self._links) + 1
         self._since = self._ctx.epochs.confirmed = self._upto
         data = write_snapshot({"u": snapshot.copied()}, checkpoint_id=number, key_groups=self._ctx.key_groups)
@@ -88,12 +106,28 @@ class Subtask:
 
     @staticmethod
     def abort(snapshot: OperatorSnapshot) -> None:
-        """The checkpoint of ``begin`` has failed: release its blocks."""
-        for block in snapshot.keyed.values():
-            if isinstance(block, PendingBlock):
-                block.discard()
+        """The checkpoint of ``begin`` has failed: release what is pending."""
+        snapshot.abandon()
 
     def _take(self, outputs: Any) -> None:
+        if self._loop is None:
+            self._collect(outputs)
+        else:
+            self._loop.run_until_complete(self._awaited(outputs))
+
+    async def _awaited(self, outputs: Any) -> None:
+        """As a task does: after an empty batch it waits until the operator is ready."""
+        for item in outputs:
+            if (
+                isinstance(self.operator, PausingOperator)
+                and not isinstance(item, SideBatch)
+                and not item.num_rows
+            ):
+                await self.operator.wait_ready()
+            else:
+                self._collect([item])
+
+    def _collect(self, outputs: Any) -> None:
         for item in outputs:
             if isinstance(item, SideBatch):
                 self.side.setdefault(item.tag, []).append(item.batch)
@@ -128,18 +162,25 @@ class Subtask:
         return [row for batch in self.side.get(tag, []) for row in batch.to_pylist()]
 
 
-def materialized(outputs: list[Batch]) -> Counter[tuple[Any, ...]]:
-    """The changelog's final rows; a retraction of a row that is not there fails."""
+def materialized(outputs: list[Batch], key: Sequence[int] = ()) -> Counter[tuple[Any, ...]]:
+    """The changelog's final rows; a retraction of a row that is not there fails. ``key``: the columns by which a new row
+    replaces an older one, if the changelog has no rows of kind −U."""
     state: Counter[tuple[Any, ...]] = Counter()
+    newest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for batch in outputs:
         kinds = np.zeros(batch.num_rows, np.uint8) if batch.kinds is None else batch.kinds
         for sign, row in zip(KIND_SIGN[kinds].tolist(), batch.to_pylist(), strict=True):
             row = tuple(repr(v) if isinstance(v, (list, dict)) else v for v in row)
-            state[row] += sign
+            if key:
+                place = tuple(row[k] for k in key)
+                state[newest.pop(place, row)] = 0
+                if sign > 0:
+                    newest[place] = row
+            state[row] += sign if sign > 0 or not key else 0
             assert state[row] >= 0, f"unmatched retraction of {row}"
             if not state[row]:
                 del state[row]
-    return state
+    return +state
 
 
 class Cluster:
@@ -186,6 +227,10 @@ class Cluster:
         for subtask in self.subtasks:
             subtask.finish()
 
+    def close(self) -> None:
+        for subtask in self.subtasks:
+            subtask.close()
+
     def out(self) -> list[Batch]:
         return [batch for subtask in self.subtasks for batch in subtask.out]
 
@@ -194,7 +239,7 @@ class Cluster:
         another parallelism; the output so far is kept."""
         out = self._next(self._states(parallelism))
         for old in self.subtasks:
-            old.operator.close()
+            old.close()
         return out
 
     def hand_over(self, parallelism: int) -> Cluster:
@@ -213,7 +258,7 @@ class Cluster:
                 while not given.drop(iter([True, False]).__next__):
                     pass
             assert not list(given.export(everything - old.key_groups)), "rows of foreign key groups"
-            old.operator.close()
+            old.close()
         return out
 
     def _states(self, parallelism: int) -> list[RestoredState | None]:

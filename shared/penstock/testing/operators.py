@@ -14,12 +14,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import cloudpickle
 import msgspec
 import numpy as np
 
 from penstock.config import PARALLELISM, RUNTIME_MODE, STATE_TTL_MS
 from penstock.functions.expr import InputRef
-from penstock.jobgraph.graph import Hash
+from penstock.jobgraph.graph import FunctionArtifact, Hash
 from penstock.jobgraph.specs import Spec
 from penstock.operators.factory import make_operator
 from penstock.plan import nodes as n
@@ -64,6 +65,12 @@ class OperatorConformance(Conformance):
     takes_updates = False
     #: Settings of the job.
     config: dict[str, str] = {}
+    #: The user's functions and objects that the node names. Each is pickled.
+    functions: dict[str, Any] = {}
+    #: The columns by which a row of the output replaces an older one, if the operator emits no old rows (−U).
+    upsert_key: tuple[int, ...] = ()
+    #: For each input, the column whose times are the records' own event times; empty: they have none.
+    times: tuple[int | None, ...] = ()
 
     def schemas(self) -> list[Schema]:
         """The schema of each input."""
@@ -96,7 +103,7 @@ class OperatorConformance(Conformance):
         """Reads one output column at a time. The planner then prunes every input column that the node does
         not declare to read."""
         width = len(self.node(self._scans()).schema)
-        for column in range(width):
+        for column in () if self.upsert_key else range(width):
             got = run_graph(self._job(1, column=column)).rows
             expected = Counter((_plain(row)[column],) for row in self.expected(self.rows()))
             self._same(Counter(map(_plain, got)), f"column {column} alone", expected)
@@ -225,7 +232,8 @@ class OperatorConformance(Conformance):
 
     def _ended(self, cluster: Cluster, batches: Any, what: str) -> None:
         self._fed(cluster, batches).finish()
-        self._same(Counter(materialized(cluster.out())), what)
+        self._same(Counter(materialized(cluster.out(), self.upsert_key)), what)
+        cluster.close()
 
     def _fed(self, cluster: Cluster, batches: Any) -> Cluster:
         for index, batch in batches:
@@ -240,7 +248,14 @@ class OperatorConformance(Conformance):
             for index, schema in enumerate(schemas):
                 part = rows[index][start : start + self.batch_rows]
                 if part:
-                    yield index, Batch.of(schema, part)
+                    yield index, self._batch(index, schema, part)
+
+    def _batch(self, index: int, schema: Schema, rows: list[Row]) -> Batch:
+        column = self.times[index] if self.times else None
+        batch = Batch.of(schema, rows)
+        if column is None:
+            return batch
+        return batch.with_times(batch.columns[column].cast_type(t.TimestampType(6)).values)
 
     def _in_event_order(self, op: OperatorNode, index: int, rows: list[Row]) -> list[Row]:
         """The rows of an input as Spark gives them to an operator that looks at event time."""
@@ -261,7 +276,9 @@ class OperatorConformance(Conformance):
         scans: list[n.Node] = []
         for index, (schema, rows) in enumerate(zip(self.schemas(), self.rows(), strict=True)):
             name = self._table_name(index)
-            MemoryTable(name, schema, [[Batch.of(schema, rows)]], batch_rows=batch_rows or self.batch_rows)
+            MemoryTable(
+                name, schema, [[self._batch(index, schema, rows)]], batch_rows=batch_rows or self.batch_rows
+            )
             table = n.TableRef(
                 name=name, connector="memory", options={"name": name}, physical=schema, schema=schema,
                 bounded=True, watermark=self.watermarks[index] if self.watermarks else None,
@@ -283,7 +300,8 @@ class OperatorConformance(Conformance):
             node = n.Project(input=node, expressions=expressions, schema=node.schema.select([column]))
         table = n.TableRef(
             name="out", connector="collect", options={}, physical=node.schema, schema=node.schema,
-            sink_modes=("append", "retract"),
+            sink_modes=("append", "upsert") if self.upsert_key else ("append", "retract"),
+            primary_key=tuple(node.schema.names[k] for k in self.upsert_key),
         )  # fmt: skip
         settings = {
             RUNTIME_MODE.key: "STREAMING",
@@ -292,7 +310,10 @@ class OperatorConformance(Conformance):
             PARALLELISM.key: str(parallelism),
         }
         sink = n.Sink(input=node, table=table, schema=node.schema)
-        return plan_job(n.LogicalPlan(name="conformance", sinks=(sink,), config=settings))
+        return plan_job(n.LogicalPlan(name="conformance", sinks=(sink,), config=settings), self._artifacts())
+
+    def _artifacts(self) -> dict[str, FunctionArtifact]:
+        return {name: FunctionArtifact(data=cloudpickle.dumps(made)) for name, made in self.functions.items()}
 
     def _own(self, graph: JobGraph) -> list[OperatorNode]:
         """The job's operators except sources and sinks."""
@@ -307,8 +328,12 @@ class OperatorConformance(Conformance):
     def _cluster(self, parallelism: int, *, op: OperatorNode | None = None, **options: Any) -> Cluster:
         op = op or self._alone()
         return Cluster(
-            lambda: make_operator(op.spec), self._spread(op), self.schemas(), op.output, parallelism, **options
+            lambda: make_operator(op.spec), self._spread(op), self.schemas(), op.output, parallelism,
+            function=self._function, **options,
         )  # fmt: skip
+
+    def _function(self, name: str) -> Any:
+        return cloudpickle.loads(cloudpickle.dumps(self.functions[name]))
 
     def _spread(self, op: OperatorNode) -> list[tuple[int, ...]]:
         """The columns by which the planner spreads the rows of each input; empty: not by columns.

@@ -25,9 +25,14 @@ class Given(Nary, frozen=True, kw_only=True, tag="given"):
     schema: Schema
     keys: tuple[int, ...] | None = None
     updating: bool = False
+    unique: tuple[int, ...] = ()
 
     def properties(self, analysis: Analysis) -> Properties:
-        return Properties(bounded=True, updating=self.updating)
+        unique = (frozenset(self.unique),) if self.unique else ()
+        return Properties(bounded=True, updating=self.updating or bool(self.unique), unique=unique)
+
+    def in_order(self, key: frozenset[int], analysis: Analysis) -> bool:
+        return set(self.unique) <= key
 
     def relation(self, lineage: Lineage) -> Relation:
         return opaque(frozenset({"given"}), "given", tuple(self.schema.names))

@@ -99,6 +99,10 @@ class RowKindSpec(Spec, frozen=True, kw_only=True, tag="row-kind"):
     def not_streamed(self) -> str | None:
         return UPDATES
 
+    def alone_on_spark(self) -> bool:
+        # Changes of one row may lie in several partitions, and Spark's rows have no kinds.
+        return self.kind == "append"
+
     def compaction(self) -> tuple[int, ...] | None:
         return () if self.kind == "take" else None
 
