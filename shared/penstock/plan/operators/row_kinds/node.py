@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.jobgraph.specs import RecordTimeSpec, RowKindSpec
 from penstock.plan import soundness
-from penstock.plan.final_rows import final_rows
 from penstock.plan.lineage import bounded, opaque
 from penstock.plan.node import Node, Unary
 from penstock.plan.properties import Properties
@@ -58,11 +57,10 @@ class RowKinds(Unary, frozen=True, kw_only=True, tag="row-kinds"):
             soundness.appended(given, made, 1)
 
     def translate(self, translator: Translator) -> PlannedOperator:
-        if self.kind == "append":
-            rows, name = final_rows(translator, self, self.input), "ChangesAsRows"
-        else:
-            rows, name = translator.visit(self.input), "RowsAsChanges"
-        return translator.add(self, "row-kinds", name, RowKindSpec(kind=self.kind), [rows])
+        name = "ChangesAsRows" if self.kind == "append" else "RowsAsChanges"
+        return translator.add(
+            self, "row-kinds", name, RowKindSpec(kind=self.kind), [translator.visit(self.input)]
+        )
 
 
 class StreamTime(Unary, frozen=True, kw_only=True, tag="stream-time"):
