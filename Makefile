@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak classes test-servers quick fuzz check docs web bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test soak classes test-servers quick fuzz hostile check docs web bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -59,6 +59,12 @@ soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: m
 
 test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, OpenSearch, a schema registry: needs Maven and Java; PostgreSQL, MariaDB: need Debian and root)
 	$(BIN)/python -m tests.servers
+
+# make hostile MINUTES=10 SEED=7
+MINUTES ?= 60
+SEED ?= 1
+hostile: $(STAMP) ## random, truncated, deep, huge and hostile messages on REST and on the bus of a real cluster: MINUTES=60 SEED=1
+	$(BIN)/python -m tests.hostile --minutes $(MINUTES) --seed $(SEED)
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types

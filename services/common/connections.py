@@ -43,6 +43,17 @@ class TimedConnection(H11Protocol):
         super().data_received(data)
         self._look()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers bytes that are no HTTP. A handler may run already, for the head of the same request: it is told that
+        the client has gone, because its own answer cannot follow this one."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()  # in the middle of an answer
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._look()

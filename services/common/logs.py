@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Bytes of a service's log file; after that another file follows.
 FILE_BYTES = 8 * 1024 * 1024
 
+#: Control characters come from requests: in a terminal they would act, and a file with a NUL counts as binary.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+
 if "rich" not in sys.modules:
     # structlog imports rich, if it is installed, for a coloured console that no service uses. That took a
     # quarter of a service's start.
@@ -64,7 +67,7 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
     handler = logging.StreamHandler(sys.stderr)
 
     def rendered(logger: Any, method: str, event: Any) -> str:
-        return without_credentials(renderer(logger, method, event))
+        return without_credentials(renderer(logger, method, event)).translate(_ESCAPED)
 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

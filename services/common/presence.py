@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import BrokerError
+from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 #: A process known from before that does not answer is not waited for longer than this.
 GATHER_S = 0.3
+
+
+#: More processes than a cluster has: whoever answers with ever new names fills no memory.
+MAX_PROCESSES = 10_000
+
+_log = EventLog("penstock.presence")
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +82,13 @@ class Census:
         await self._transport.serve(_here(self._subjects), self._take)
 
     async def _take(self, _: str, data: bytes) -> None:
-        process = msgspec.json.decode(data, type=Process)
+        try:
+            process = msgspec.json.decode(data, type=Process)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+            _log.warning("process_not_read", error=str(err), got=repr(data[:200]))
+            return
+        if process.id not in self._found and len(self._found) >= MAX_PROCESSES:
+            return
         self._found[process.id] = process
         self._arrived.set()
 

@@ -107,6 +107,9 @@ def _line(text: str, number: int) -> str | None:
     return repr(lines[number - 1].strip()[:120]) if 0 < number <= len(lines) else None
 
 
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+
+
 def spec_of(tree: Any) -> JobSpec:
     """The spec from plain JSON types, with every field checked. Raises SpecError for any error in it."""
     if not isinstance(tree, dict):
@@ -130,6 +133,7 @@ def spec_of(tree: Any) -> JobSpec:
         spec = msgspec.convert(tree, JobSpec)
     except msgspec.ValidationError as err:
         raise _wrong_type(err, "job spec") from err
+    _check_texts(spec)
     _check(spec)
     return spec
 
@@ -145,6 +149,27 @@ def _wrong_type(err: msgspec.ValidationError, what: str) -> SpecError:
         got=found[2] if found else None,
         where=f"field '{where}'" if where else None,
     )
+
+
+def _check_texts(spec: JobSpec) -> None:
+    """Raises SpecError for texts that no program can be given: they would fail in the planner, as a defect of ours."""
+    for name in ("name", "job_id", "sql", "python", "entry", "args", "files", "config"):
+        value = getattr(spec, name)
+        parts = (
+            value
+            if isinstance(value, list)
+            else [*value, *value.values()]
+            if isinstance(value, dict)
+            else [value]
+        )
+        for text in parts:
+            if isinstance(text, str) and _UNUSABLE.search(text):
+                raise SpecError(
+                    "a text of the job spec has a NUL character or half of a surrogate pair",
+                    expected="text that can be encoded as UTF-8, without NUL",
+                    got=repr(text[:80]),
+                    where=f"field '{name}'",
+                )
 
 
 def _check(spec: JobSpec) -> None:

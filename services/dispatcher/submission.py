@@ -76,7 +76,7 @@ class Submitter:
         self._policy.check_spec(spec)
         job_id = spec.job_id
         if job_id is None and command_id is not None:
-            job_id = hashlib.sha256(command_id.encode()).hexdigest()[:32]
+            job_id = hashlib.sha256(command_id.encode(errors="surrogatepass")).hexdigest()[:32]
         if job_id is not None and (known := await self._accepted(job_id)) is not None:
             await self._run(job_id)
             return SubmitReply(job_id=job_id, name=known.name, created=False)

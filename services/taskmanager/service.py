@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from penstock import config as conf
 from penstock.bus import request, serve_typed
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SpecError
 from penstock.messages.cluster import Refused
 from penstock.messages.job_master import OfferReply, OfferSlots
 from penstock.messages.resource_manager import RegisterTaskManager, SlotStatus
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 #: How often the slot table gets a tick.
 TICK_MS = 500
+#: Stacks are sampled for so long at most: nobody waits longer, and a slot takes one request at a time.
+MAX_SAMPLING_MS = 60_000
 #: Seconds of one round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 _SLOT_TIMEOUTS = RestartPolicy(max_restarts=20, within_ms=60_000, first_backoff_ms=100)
@@ -184,6 +186,12 @@ class TaskManagerService:
             return ThreadStacks(stacks=thread_stacks())
         if isinstance(message, RequestStackSamples):
             asked = (message.job_id, message.samples, message.interval_ms)
+            if not (message.samples > 0 and 0 < message.interval_ms <= MAX_SAMPLING_MS // message.samples):
+                raise SpecError(
+                    "not a number of samples that can be taken",
+                    expected=f"samples that take at most {MAX_SAMPLING_MS} ms",
+                    got=f"{message.samples} samples, {message.interval_ms} ms apart"[:120],
+                )
             return StackSamples(slots=await self._running.samples(*asked))
         if isinstance(message, RequestLogPiece):
             return await asyncio.to_thread(

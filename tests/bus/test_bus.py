@@ -95,6 +95,40 @@ async def test_malformed_is_answered_not_dropped(transport, subjects):
         assert b"DeclareSlots" in answer
 
 
+@pytest.mark.parametrize(
+    ("field", "bad"), [("job_id", "\x00"), ("job_id", "a.b"), ("taskmanager_id", "*"), ("taskmanager_id", "")]
+)
+async def test_ids_that_cannot_exist_do_not_reach_the_handler(transport, subjects, field, bad):
+    """They would get into subjects and keys of the store later, where the sender hears nothing of it."""
+    seen = []
+
+    async def handler(message):
+        seen.append(message)
+        return REPLY
+
+    await serve_typed(transport, subjects.resourcemanager_all, ToResourceManager, handler)
+    messages = {
+        "job_id": DeclareSlots(job_id=bad, epoch=1, needed=1),
+        "taskmanager_id": DeregisterTaskManager(taskmanager_id=bad),
+    }
+    message = messages[field]
+    with pytest.raises(SpecError, match=r"not a (job|task manager) id"):
+        await request(transport, subjects.to_resourcemanager(message), message, Ack)
+    assert not seen
+
+
+@pytest.mark.parametrize("epoch", [-1, 10**12, 2**63, 10**400])
+async def test_epochs_that_cannot_exist_depose_nobody(transport, subjects, epoch):
+    async def handler(message):
+        return REPLY
+
+    await serve_typed(transport, subjects.resourcemanager_all, ToResourceManager, handler)
+    data = b'{"type":"declare-slots","job_id":"j","epoch":%d,"needed":1}' % epoch
+    answer = await transport.request(subjects.resourcemanager("declare-slots"), data)
+    assert b'"type":"failed"' in answer
+    assert b"SpecError" in answer
+
+
 async def test_a_reply_of_another_type_is_an_error(transport, subjects):
     async def handler(message):
         return REPLY

@@ -23,6 +23,7 @@ from penstock.errors import (
     error_from_dict,
     nested_too_deeply,
 )
+from penstock.identifiers import MAX_TOKEN, checked, checked_job_id
 from penstock.log_events import EventLog
 from penstock.messages.cluster import Failed, Refused
 
@@ -35,6 +36,9 @@ T = TypeVar("T")
 
 #: A larger payload is stored as an object, and the message carries the object's key instead.
 MAX_MESSAGE_BYTES = 256 * 1024
+
+#: An epoch is the number of an entry of a decision log.
+MAX_EPOCH = 10**12 - 1
 
 #: The pause after the first failed try of a request; it doubles after each further try up to the longest
 #: pause.
@@ -161,6 +165,19 @@ def failed(err: BaseException) -> Failed:
     return Failed(error=told(err).to_dict())
 
 
+def _check_head(message: Any) -> None:
+    """Raises SpecError if the message names a job or a task manager that cannot exist, because such an id would reach
+    subjects and keys of the store only later, where nobody hears of the error; or an epoch that cannot exist, because it
+    would depose every leader for ever."""
+    for part in (message, getattr(message, "command", None), getattr(message, "deploy", None)):
+        if (epoch := getattr(part, "epoch", None)) is not None and not 0 <= epoch <= MAX_EPOCH:
+            raise SpecError("not an epoch", expected=f"0 to {MAX_EPOCH}", got=str(epoch)[:80], where="epoch")
+    if (job_id := getattr(message, "job_id", None)) is not None:
+        checked_job_id(job_id)
+    if (taskmanager_id := getattr(message, "taskmanager_id", None)) is not None:
+        checked(taskmanager_id, "task manager id", MAX_TOKEN)
+
+
 async def serve_typed(
     transport: Transport,
     subject: str,
@@ -172,13 +189,15 @@ async def serve_typed(
     """Answers requests on ``subject``: each is decoded as ``request_type`` and passed to ``handler``.
 
     ``handler`` returns the reply (a struct) or None for no reply. If it raises, or the request is
-    malformed, the requester receives ``Failed``. Of the members of one ``queue`` group only one receives
+    malformed or names a job or task manager that cannot exist, the requester receives ``Failed``. Of the members of one ``queue`` group only one receives
     each message.
     """
 
     async def answer(on: str, data: bytes) -> bytes | None:
         try:
-            reply = await handler(decode(data, request_type, where=on))
+            message = decode(data, request_type, where=on)
+            _check_head(message)
+            reply = await handler(message)
         except PenstockError as err:
             return encode(failed(err))
         except Exception as err:

@@ -93,6 +93,9 @@ SPECS = [
     b'{"type": "submit-job", "command_id": "x", "spec": ' + b"[" * DEEP + b"]" * DEEP + b"}",
     b'{"type": "submit-job", "spec": {"sql": 1}}',
     b'{"type": "submit-job"}',
+    b'{"sql": "SELECT 1", "args": ["\\u0000"]}',
+    b'{"type": "submit-job", "command_id": "x", "spec": {"sql": "SELECT 1", "args": ["\\ud800"]}}',
+    b'{"type": "submit-job", "command_id": "\\ud800", "spec": {"sql": "SELECT 1", "job_id": "x"}}',
     b"\xff\xfe",
     b"",
 ]
@@ -164,6 +167,32 @@ async def test_half_a_request_is_not_kept(served, sent, answered):
     reply = await asyncio.wait_for(reader.read(), 120)  # until it is closed
     assert reply[9:12] == answered
     writer.close()
+
+
+async def test_a_body_that_is_no_http_is_answered_once_and_without_a_complaint(front, caplog):
+    import asyncio
+
+    from penstock_services.common.http_serving import server_config
+    from tests.services.dispatcher.conftest import serving
+
+    async with serving(server_config(front.rest.app())) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        # The handler, which wants no body, would answer as well.
+        writer.write(b"GET /config HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+        reply = await asyncio.wait_for(reader.read(), 120)
+        writer.close()
+    assert reply[9:12] == b"400"
+    assert reply.count(b"HTTP/1.1") == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_answers_that_are_no_processes_are_not_listed(front, caplog):
+    transport = front.bus.transport()
+    for data in (b"[" * DEEP, b"\xff", b'{"role": 1}', b""):
+        await transport.publish(f"{front.subjects.cluster}.processes.here", data)
+    listed = (await front.http.get("/cluster/info")).json()["processes"]
+    assert "jm1" in [process["id"] for process in listed]
+    assert "handler_failed" not in caplog.text
 
 
 async def test_the_two_pieces_of_an_answer_do_not_wait_for_each_other(served, monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from penstock.bus import MemoryBus, NobodyServesError, Subjects, request, serve_typed
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, SpecError
 from penstock.jobgraph import JobGraph
 from penstock.messages.cluster import Ack, Refused
 from penstock.messages.job_master import OfferReply, OfferSlots, SlotLost, SlotReport, ToJobMaster
@@ -37,8 +37,10 @@ from penstock.messages.task_manager import (
     AllocateSlot,
     DeploySlot,
     FreeSlot,
+    RequestStackSamples,
     RequestTaskManagerDetails,
     SlotCommand,
+    StackSamples,
 )
 from penstock.unix_sockets import unix_address
 from penstock_services.common.actor import Supervisor
@@ -209,6 +211,17 @@ async def test_a_slot_from_allocation_to_its_end(rig, tmp_path):
     await rig.slots(["free", "free"])
     await ended(slot.pid)
     assert "slot of a1 does run" in (tmp_path / TM / "log" / "j.a1-1.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("samples", "interval_ms"), [(7, 2**31), (10**30, 1), (0, 1), (-1, 10), (5, 0), (5, -1)]
+)
+async def test_samples_that_would_never_end_are_refused(rig, samples, interval_ms):
+    message = RequestStackSamples(job_id="j", samples=samples, interval_ms=interval_ms)
+    with pytest.raises(SpecError, match="not a number of samples"):
+        await rig.send(message, StackSamples)
+    taken = RequestStackSamples(job_id="j", samples=2, interval_ms=1)
+    assert await rig.send(taken, StackSamples) == StackSamples()
 
 
 async def test_reports_come_in_order_and_large_ones_too(rig):
