@@ -194,7 +194,14 @@ class Cluster:
                 self.to_master(fx.ManifestStored(manifest.checkpoint_id), self.phase)
             case fx.Command():
                 self.command(effect)
-            case fx.Notify() | fx.Say() | fx.DeleteObjects() | rm_fx.Watch() | rm_fx.NotifyJob():
+            case (
+                fx.Notify()
+                | fx.PublishEvents()
+                | fx.Say()
+                | fx.DeleteObjects()
+                | rm_fx.Watch()
+                | rm_fx.NotifyJob()
+            ):
                 pass
             case _:
                 raise AssertionError(effect)

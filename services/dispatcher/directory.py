@@ -13,6 +13,7 @@ from penstock.bus import RefusedError, request
 from penstock.errors import BrokerError
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobDetails, JobOverview
+from penstock.messages.job_events import JobEvents, RequestJobEvents, after
 from penstock.messages.job_master import CancelJob, ClientHeartbeat, RequestJobDetails, TriggerSavepoint
 from penstock.messages.resource_manager import ClusterOverview, RequestClusterOverview
 from penstock.messages.task_manager import (
@@ -81,17 +82,12 @@ class JobDirectory:
         if (await self.details(job_id)).status.globally_terminal:
             return
         message = CancelJob(command_id=uuid.uuid4().hex, job_id=job_id)
-        await self._to_master(job_id, message)
+        await self._unless_ended(job_id, message)
 
     async def client_heartbeat(self, job_id: str) -> None:
         """Tells the master that the client which waits for the job is alive. Does nothing for a job that has
         ended."""
-        message = ClientHeartbeat(job_id=job_id)
-        try:
-            await self._to_master(job_id, message, MASTER_TIMEOUT_S)
-        except BrokerError:
-            if not (await self.details(job_id)).status.globally_terminal:
-                raise
+        await self._unless_ended(job_id, ClientHeartbeat(job_id=job_id), MASTER_TIMEOUT_S)
 
     async def savepoint(
         self, job_id: str, kind: str, directory: str | None, trigger_id: str | None = None
@@ -99,22 +95,54 @@ class JobDirectory:
         """Requests a savepoint or checkpoint, and returns the trigger id. Raises RefusedError if the master
         refuses, or if the job has ended."""
         details = await self.details(job_id)
-        if details.status.globally_terminal:
-            if trigger_id is not None and any(c.trigger_id == trigger_id for c in details.checkpoints):
-                return trigger_id  # a repetition of the request that ended it
-            raise _refused(f"a {kind} needs a running job; this one is {details.status.value}", kind, job_id)
+        asked_id = trigger_id
         trigger_id = trigger_id or uuid.uuid4().hex
         message = TriggerSavepoint(command_id=trigger_id, job_id=job_id, kind=kind, directory=directory)
-        try:
-            await self._to_master(job_id, message)
-        except RefusedError as err:
-            # The message may contain the further lines of an error of the store.
-            raise _refused(err.message.partition("\n")[0], kind, job_id) from None
+        ended: JobDetails | None = details
+        if not details.status.globally_terminal:
+            try:
+                ended = await self._unless_ended(job_id, message)
+            except RefusedError as err:
+                # The message may contain the further lines of an error of the store.
+                raise _refused(err.message.partition("\n")[0], kind, job_id) from None
+        # What ended the job may have been this request, if it is a repetition.
+        if ended is not None and not (asked_id and any(c.trigger_id == asked_id for c in ended.checkpoints)):
+            raise _refused(f"a {kind} needs a running job; this one is {ended.status.value}", kind, job_id)
         return trigger_id
+
+    async def _unless_ended(
+        self, job_id: str, message: Any, deadline_s: float = COMMAND_DEADLINE_S
+    ) -> JobDetails | None:
+        """Sends a command to the master. Returns the details of the job if it ended meanwhile, so that no master
+        answers any more, else None. Raises BrokerError if no master answers for a job that has not ended."""
+        try:
+            await self._to_master(job_id, message, deadline_s)
+        except BrokerError:
+            details = await self.details(job_id)
+            if details.status.globally_terminal:
+                return details
+            raise
+        return None
 
     async def _to_master(self, job_id: str, message: Any, deadline_s: float = COMMAND_DEADLINE_S) -> None:
         subject = self._subjects.to_job(job_id, message)
         await request(self._transport, subject, message, Union[Ack], deadline_s=deadline_s)
+
+    async def events(self, job_id: str, epoch: int = 0, sequence: int = 0) -> JobEvents:
+        """The events of a job after a position, as far as its master, or its archive, knows them. Raises
+        UnknownJobError if the job was never accepted, BrokerError while no master leads a job that has not ended."""
+        message = RequestJobEvents(job_id=job_id, epoch=epoch, sequence=sequence)
+        subject = self._subjects.to_job(job_id, message)
+        try:
+            reply: JobEvents = await request(
+                self._transport, subject, message, JobEvents, timeout_s=MASTER_TIMEOUT_S, retry=False
+            )
+        except (BrokerError, RefusedError):  # it refuses once the job is over
+            details = await self.details(job_id)
+            if details.status.globally_terminal:
+                return after(details.events, epoch, sequence)
+            raise
+        return reply
 
     # -- all jobs ------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.cluster_api import ClusterApi
 from penstock_services.dispatcher.dead_letters import DeadLetters
 from penstock_services.dispatcher.endpoint import get
+from penstock_services.dispatcher.events_api import EventsApi
 from penstock_services.dispatcher.flame_api import FlameApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock_services.common.security.front_door import FrontDoor
     from penstock_services.dispatcher.directory import JobDirectory
     from penstock_services.dispatcher.endpoint import Endpoint
+    from penstock_services.dispatcher.event_feed import EventFeed
     from penstock_services.dispatcher.results import Results
     from penstock_services.dispatcher.submission import Submitter
 
@@ -64,6 +66,7 @@ class Rest:
         config: Mapping[str, str],
         cluster: str,
         own_log: KeptLines,
+        events: EventFeed,
     ) -> None:
         why = WhyApi(directory, clock)
         self._apis = (
@@ -79,6 +82,7 @@ class Rest:
             why,
             FlameApi(directory, clock),
             LiveApi(directory, why, clock),
+            EventsApi(events),
             AbsentApi(directory),
         )
 
@@ -131,6 +135,7 @@ def described() -> list[Endpoint]:
         config={},
         cluster="",
         own_log=nobody,
+        events=nobody,
     )
     return rest.endpoints()
 

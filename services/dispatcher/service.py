@@ -12,6 +12,7 @@ from penstock_services.common.presence import Census
 from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
+from penstock_services.dispatcher.event_feed import EventFeed
 from penstock_services.dispatcher.planning import Planner
 from penstock_services.dispatcher.policy import Policy
 from penstock_services.dispatcher.rest import Rest
@@ -71,6 +72,8 @@ class DispatcherService:
         await census.start()
         bus = BusApi(context.transport, context.subjects, submitter, directory, context.clock, context.log)
         await bus.start()
+        events = EventFeed(context.transport, context.subjects, directory)
+        await events.start()
         return Rest(
             directory=directory,
             submitter=submitter,
@@ -80,6 +83,7 @@ class DispatcherService:
             config=context.config,
             cluster=context.subjects.cluster,
             own_log=self.own_log,
+            events=events,
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, door: FrontDoor) -> None:

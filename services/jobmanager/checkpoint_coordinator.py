@@ -163,7 +163,7 @@ class CheckpointCoordinator:
         self.in_flight[checkpoint_id] = pending
         self.schedule.last_trigger_ms = now_ms
         self.stopping = kind in STOPS
-        self.history.began()
+        self.history.began(pending.details("IN_PROGRESS"))
         return self._trigger(pending, first_triggered(self._graph))
 
     def _trigger(self, pending: Pending, executions: list[Execution]) -> list[Effect]:

@@ -104,6 +104,14 @@ class CheckpointHistory:
         #: Keys of the stored statistics, oldest first. Surplus ones are deleted when the next are stored.
         self._kept: deque[str] = deque()
         self._outdated: set[str] = set()
+        #: Checkpoints that have begun or ended since somebody looked. Bounded, as not everybody looks.
+        self._changes: deque[CheckpointDetails] = deque(maxlen=1_000)
+
+    def take_changes(self) -> list[CheckpointDetails]:
+        """The checkpoints that have begun or ended since the last call."""
+        found = list(self._changes)
+        self._changes.clear()
+        return found
 
     def inherit(
         self,
@@ -124,8 +132,9 @@ class CheckpointHistory:
             "completed": completed, "failed": failed, "restored": restored, "total": completed + failed,
         }  # fmt: skip
 
-    def began(self) -> None:
+    def began(self, details: CheckpointDetails) -> None:
         """Counts a checkpoint that has begun."""
+        self._changes.append(details)
         self.counts["total"] += 1
         self.counts["in_progress"] += 1
 
@@ -156,6 +165,7 @@ class CheckpointHistory:
     def _keep(self, details: CheckpointDetails) -> list[Effect]:
         key = statistics_key(self._job_id, details.id, self._epoch)
         self._ended.append(details)
+        self._changes.append(details)
         self._kept.append(key)
         effects: list[Effect] = [
             KeepStatistics(key, Statistics(details=details, failed=self.counts["failed"]))
@@ -169,17 +179,17 @@ class CheckpointHistory:
 
     def refused(self, request: Request, reason: str, now_ms: int) -> None:
         """Adds a request whose checkpoint never began."""
-        self._ended.append(
-            CheckpointDetails(
-                id=0,
-                status="FAILED",
-                kind=request.kind,
-                trigger_timestamp_ms=now_ms,
-                end_timestamp_ms=now_ms,
-                failure=reason,
-                trigger_id=request.trigger_id,
-            )
+        details = CheckpointDetails(
+            id=0,
+            status="FAILED",
+            kind=request.kind,
+            trigger_timestamp_ms=now_ms,
+            end_timestamp_ms=now_ms,
+            failure=reason,
+            trigger_id=request.trigger_id,
         )
+        self._ended.append(details)
+        self._changes.append(details)
 
     def knows(self, trigger_id: str) -> bool:
         """Whether an ended checkpoint was requested with this id."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
 from penstock.messages.cluster import JobDetails, LogEntry
+from penstock.messages.job_events import JobEvent
 from penstock.messages.states import JobStatus
 from penstock.messages.task_manager import DeploySlot, FreeSlot, SharedDeploy, SlotCommand, ToTaskManagers
 from penstock.snapshots.manifest import CheckpointManifest
@@ -280,6 +281,13 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishEvents:
+    """Events of the job's life cycle, for whoever listens. They may be lost."""
+
+    events: tuple[JobEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Say:
     """A line in the job manager's own log. It is written at once, even while the lease is lost."""
 
@@ -299,5 +307,5 @@ class Stop:
 Effect = Union[
     Answer, After, Command, Declare, FindAllocations, FindTaskManagers, LookFor, Announce, AppendLog,
     StoreManifest, ProbeSavepoint, KeepStatistics, KeepExceptions, LoadManifest, DeleteObjects, Archive,
-    Notify, Say, Stop,
+    Notify, PublishEvents, Say, Stop,
 ]  # fmt: skip

@@ -25,6 +25,13 @@ class ExceptionHistory:
         self._entries: deque[dict[str, Any]] = deque(inherited, maxlen=KEPT)
         #: Grows with every change.
         self.version = 0
+        self._added: deque[dict[str, Any]] = deque(maxlen=KEPT)
+
+    def take_added(self) -> list[dict[str, Any]]:
+        """The failures that were added since the last call. ``among_others`` in each: it is concurrent to another."""
+        found = list(self._added)
+        self._added.clear()
+        return found
 
     def add(
         self,
@@ -49,6 +56,7 @@ class ExceptionHistory:
             "concurrent": [],
         }
         self.version += 1
+        self._added.append({**entry, "among_others": concurrent})
         if concurrent and self._entries:
             others: list[dict[str, Any]] = self._entries[0]["concurrent"]
             if len(others) >= KEPT:

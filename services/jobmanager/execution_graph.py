@@ -73,6 +73,16 @@ class Execution:
         return Update.APPLIED
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An execution entered a state. ``previous``: None if it is new or was adopted."""
+
+    execution: Execution
+    state: ExecutionState
+    previous: ExecutionState | None
+    timestamp_ms: int
+
+
 def execution_id(job_id: str, vertex_id: str, subtask_index: int, attempt: int) -> str:
     """The id of one attempt of one subtask."""
     return f"{job_id}_{vertex_id}_{subtask_index}_{attempt}"
@@ -95,6 +105,12 @@ class ExecutionGraph:
         self._finished: Counter[str] = Counter()
         #: Ids of executions that have read all their input and wait for a checkpoint to commit their output.
         self.wanting: set[str] = set()
+        self._changes: list[Change] = []
+
+    def take_changes(self) -> list[Change]:
+        """The changes of states since the last call."""
+        found, self._changes = self._changes, []
+        return found
 
     # -- the attempt ---------------------------------------------------------------------
 
@@ -139,6 +155,7 @@ class ExecutionGraph:
         self._by_vertex[vertex_id] = executions
         self._by_id.update((e.execution_id, e) for e in executions)
         self._counts[_E.CREATED] += len(executions)
+        self._changes += [Change(e, _E.CREATED, None, now_ms) for e in executions]
 
     def place(self, execution: Execution, allocation_id: str, taskmanager_id: str) -> None:
         """Records the slot of an execution."""
@@ -235,6 +252,7 @@ class ExecutionGraph:
         before = execution.state
         answer = execution.transition(state, now_ms)
         if answer is Update.APPLIED:
+            self._changes.append(Change(execution, state, before, now_ms))
             self._counts[before] -= 1
             self._counts[state] += 1
             if state is _E.FINISHED:
@@ -253,6 +271,7 @@ class ExecutionGraph:
         self._counts[execution.state] -= 1
         self._counts[report.state] += 1
         execution.state = report.state
+        self._changes.append(Change(execution, report.state, None, now_ms))
         execution.timestamps[report.state.value] = now_ms
         execution.final = report.final
         if report.state is _E.FINISHED:

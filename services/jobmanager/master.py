@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 from penstock.errors import InternalError, ObjectStoreError
 from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
+from penstock.messages.job_events import RequestJobEvents, after
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.adopting import Adopting
 from penstock_services.jobmanager.client_lease import ClientLease
 from penstock_services.jobmanager.ending import Ending
+from penstock_services.jobmanager.event_feed import EventFeed
 from penstock_services.jobmanager.failover import Failover
 from penstock_services.jobmanager.job_state import JobState
 from penstock_services.jobmanager.reports import Reports
@@ -52,6 +54,7 @@ class JobMasterCore(JobState):
         self._savepoints = SavepointRequests(self)
         self._client = ClientLease(settings.config, now_ms)
         self._exceptions_kept = 0
+        self._feed = EventFeed(self)
         self._may_run = inherited.job_attempt > 0 and not inherited.handed_over
         #: (token, message) of savepoints that were requested before the running tasks were known.
         self._deferred: list[tuple[int, msg.TriggerSavepoint]] = []
@@ -64,7 +67,7 @@ class JobMasterCore(JobState):
             return self._refuse(event, "the job is over", now_ms)
         effects = self._handle(event, now_ms)
         effects += self._progress(now_ms)
-        return effects + self._keep_exceptions() + self._set_timer(now_ms)
+        return self._feed.told(effects, now_ms) + self._keep_exceptions() + self._set_timer(now_ms)
 
     def _keep_exceptions(self) -> list[fx.Effect]:
         """Stores the exceptions for the next master. Once the job has ended, its archive holds them."""
@@ -247,6 +250,8 @@ class JobMasterCore(JobState):
                 from penstock_services.jobmanager.details import job_details
 
                 return [fx.Answer(token, job_details(self, now_ms))]
+            case RequestJobEvents(epoch=epoch, sequence=sequence):
+                return [fx.Answer(token, after(self._feed.events, epoch, sequence))]
             case msg.OfferSlots():
                 ack, effects = self._offered(message, now_ms)
             case msg.SlotReport():

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.bus import Subjects
+    from penstock.messages.job_events import JobEvent
     from penstock.messages.states import JobStatus
     from penstock.messages.task_manager import SharedDeploy, ToTaskManagers
     from penstock.ports import Clock, Store, Transport
@@ -79,6 +80,8 @@ class Performer:
         self._on_stop = on_stop
         self.may_act = asyncio.Event()
         self._sharing = asyncio.Lock()
+        # First come, first served: events are published in their order.
+        self._publishing = asyncio.Lock()
         #: (attempt, key of the shared part of its deployments). None: the deployments carry it themselves.
         self._shared: tuple[int, str | None] | None = None
         # Commands to one slot are sent one after another, because a cancel must not overtake a deployment.
@@ -136,6 +139,8 @@ class Performer:
                 return await self._storing.archive(effect)
             case fx.Notify(subject, data):
                 return await self._notify(subject, data)
+            case fx.PublishEvents(events):
+                return await self._publish_events(events)
             case _:
                 raise TypeError(f"unknown effect {effect!r}")
 
@@ -261,3 +266,12 @@ class Performer:
             )
         except PenstockError as err:
             self._logger.debug("notification_failed", job_id=self._job_id, error=err.message)
+
+    async def _publish_events(self, events: tuple[JobEvent, ...]) -> None:
+        subject = self._subjects.job_events(self._job_id)
+        async with self._publishing:
+            try:
+                for event in events:
+                    await self._transport.publish(subject, encode(event))
+            except PenstockError as err:  # readers see the gap, and ask
+                self._logger.debug("notification_failed", job_id=self._job_id, error=err.message)

@@ -78,6 +78,38 @@ def test_programs_run_on_a_cluster(cluster: EmbeddedCluster, backend: str) -> No
     assert str(err.value).startswith("Traceback")
 
 
+def test_the_life_of_a_job_is_told_as_events(cluster: EmbeddedCluster) -> None:
+    import httpx
+
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, "restart-strategy.type": "none"})
+    env.from_collection([1, 2, 3], Types.LONG()).map(lambda x: x + 1, Types.LONG()).print()
+    with httpx.Client(base_url=cluster.rest_url, timeout=120) as http:
+        with http.stream("GET", "/jobs/events") as everything:
+            lines = everything.iter_lines()
+            next(lines)  # it listens
+            job = env.execute_async("told")
+            assert job is not None
+            told = []
+            for line in lines:
+                if line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    told += [event] if event["job_id"] == job.get_job_id() else []
+                    if told and told[-1].get("status") == "FINISHED":
+                        break
+        again = http.get(f"/jobs/{job.get_job_id()}/events").text
+        last = f"{job.get_job_id()}:{told[-1]['epoch']}-{told[-1]['sequence']}"
+        after_the_last = http.get(f"/jobs/{job.get_job_id()}/events", headers={"last-event-id": last})
+    assert [e["sequence"] for e in told] == list(range(1, len(told) + 1))
+    assert told[0]["type"] == "job-master-changed"
+    states = {e["state"] for e in told if e["type"] == "execution-state-changed"}
+    assert {"CREATED", "DEPLOYING", "RUNNING", "FINISHED"} <= states
+    kept = [
+        json.loads(line.removeprefix("data: ")) for line in again.splitlines() if line.startswith("data: ")
+    ]
+    assert kept == told, "the archive tells what was told live"
+    assert after_the_last.status_code == 204
+
+
 def counting_for_ever(cluster: EmbeddedCluster, out: Path, **config: str) -> JobClient:
     """A job that writes how many rows it has seen, with each row."""
     env = StreamExecutionEnvironment(

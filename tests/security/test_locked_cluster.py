@@ -171,6 +171,7 @@ def test_a_job_runs_and_nobody_exceeds_his_permissions(locked):
         chunks = [chunk for found in client.results(job) for chunk in found]
         assert chunks, locked.tails()
         assert client.job(job)["state"] == "FINISHED"
+        events(locked, job)
     assert sorted(through_gateway(locked)) == [[k, 714 + (0 < k < 3)] for k in range(7)], locked.tails()
     log = (locked.folder / "nats.log").read_text()
     assert "Permissions Violation" not in log
@@ -216,6 +217,22 @@ def _rows(http: httpx.Client, locked: Locked) -> list[list[int]]:
         else:
             raise AssertionError(locked.tails())
     return rows
+
+
+def events(locked: Locked, job: str) -> None:
+    """The dispatcher heard the events on the bus, and tells them to who may read."""
+    url = f"https://127.0.0.1:{locked.rest_port}/jobs/events"
+    with httpx.Client(verify=_context(locked), timeout=60) as http:
+        assert http.get(url).status_code == 401
+        with http.stream("GET", url, headers={"authorization": f"Bearer {TOKEN}"}) as told:
+            for line in told.iter_lines():
+                if (
+                    line.startswith("data: ")
+                    and json.loads(line.removeprefix("data: ")).get("status") == "FINISHED"
+                ):
+                    assert job in line
+                    return
+    raise AssertionError(locked.tails())
 
 
 async def refusals(locked: Locked) -> None:

@@ -35,15 +35,16 @@ def _answers(role: str) -> str:
 def permissions(cluster: str) -> dict[str, Permissions]:
     """User → permissions. ``submitter``: a client that submits, lists and cancels jobs on the bus."""
     c = Subjects(cluster).cluster
+    events = Subjects(cluster).all_job_events
     to_master, to_manager = f"{c}.job.*.*", f"{c}.taskmanager.*.*"
     who, here, to_resources = f"{c}.processes.who", f"{c}.processes.here", f"{c}.resourcemanager.*"
     return {
         "dispatcher": Permissions(
             (to_master, to_manager, to_resources, f"{c}.jobmanager.run", who, here),
-            (f"{c}.jobs.*", who, here, _answers("dispatcher")),
+            (f"{c}.jobs.*", events, who, here, _answers("dispatcher")),
         ),
         "jobmanager": Permissions(
-            (to_master, to_manager, to_resources, f"{c}.taskmanagers.*", f"{c}.events.>", here),
+            (to_master, to_manager, to_resources, f"{c}.taskmanagers.*", f"{c}.events.>", events, here),
             (to_master, f"{c}.jobmanager.run", who, _answers("jobmanager")),
         ),
         "resourcemanager": Permissions(
@@ -52,7 +53,7 @@ def permissions(cluster: str) -> dict[str, Permissions]:
         "taskmanager": Permissions(
             (to_master, to_resources, here), (to_manager, f"{c}.taskmanagers.*", who, _answers("taskmanager"))
         ),
-        "submitter": Permissions((f"{c}.jobs.*",), (_INBOX,)),
+        "submitter": Permissions((f"{c}.jobs.*",), (events, _INBOX)),
     }
 
 

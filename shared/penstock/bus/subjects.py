@@ -40,6 +40,16 @@ class Subjects:
         """Submissions of jobs, to any dispatcher."""
         return self.jobs("submit")
 
+    def job_events(self, job_id: str) -> str:
+        """Where the master of a job tells what happens to the job (``messages/job_events.py``). Raises SpecError for
+        an invalid job id."""
+        return f"{self.cluster}.jobs.{checked_job_id(job_id)}.events"
+
+    @property
+    def all_job_events(self) -> str:
+        """The pattern of the events of all jobs."""
+        return f"{self.cluster}.jobs.*.events"
+
     # -- jobmanager ---------------------------------------------------------------
 
     @property

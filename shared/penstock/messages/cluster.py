@@ -4,6 +4,7 @@ Subjects (``<cluster>`` is the cluster id, ``penstock`` by default)::
 
     <cluster>.jobs.submit                     any dispatcher     plain JSON/YAML spec or SubmitJob → SubmitReply
     <cluster>.jobs.list | .status | .cancel   any dispatcher     (what REST offers, over the bus)
+    <cluster>.jobs.<job>.events               anyone             JobEvent (``job_events.py``), which may be lost
     <cluster>.jobmanager.run                  any job manager    RunJob → Ack: compete for the job's lease
     <cluster>.job.<job>.<verb>                the job's master   ToJobMaster → JobMasterReply
     <cluster>.resourcemanager.<verb>          the leading RM     ToResourceManager → reply

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.messages.base import Message
+from penstock.messages.job_events import JobEvent
 from penstock.messages.states import ExecutionState, JobStatus
 
 
@@ -107,6 +108,8 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
     stalled: list[dict[str, Any]] = []
     jobmanager_id: str = ""
     result_schema: Any = None
+    #: The last events of the job's life cycle, in their order. Only the archive has them.
+    events: tuple[JobEvent, ...] = ()
     #: For a job whose history Spark reads first: the part that runs. Empty for other jobs.
     phase: str = ""
 

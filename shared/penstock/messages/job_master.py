@@ -7,6 +7,7 @@ from typing import Union
 import msgspec
 
 from penstock.messages.base import Message
+from penstock.messages.job_events import RequestJobEvents
 from penstock.messages.slot import (
     FromSlot,
     StateHandle,
@@ -139,5 +140,5 @@ class SlotsUnavailable(Message, frozen=True, kw_only=True, tag="slots-unavailabl
 
 ToJobMaster = Union[
     OfferSlots, SlotReport, SlotLost, TaskManagerLost, CancelJob, ClientHeartbeat, TriggerSavepoint,
-    RequestJobDetails, SlotsUnavailable,
+    RequestJobDetails, RequestJobEvents, SlotsUnavailable,
 ]  # fmt: skip

@@ -34,6 +34,7 @@ from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census, announce
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
+from penstock_services.dispatcher.event_feed import EventFeed
 from penstock_services.dispatcher.planning import Planner
 from penstock_services.dispatcher.rest import Rest, described
 from penstock_services.dispatcher.results import Results
@@ -125,6 +126,8 @@ async def front() -> AsyncIterator[Front]:
     own_log = KeptLines()
     own_log.setFormatter(logging.Formatter("%(message)s"))
     own_log.emit(logging.makeLogRecord({"msg": "event=ready"}))
+    events = EventFeed(transport, subjects, directory)
+    await events.start()
     rest = Rest(
         directory=directory,
         submitter=submitter,
@@ -134,6 +137,7 @@ async def front() -> AsyncIterator[Front]:
         config=config,
         cluster="test",
         own_log=own_log,
+        events=events,
     )
     app = httpx.ASGITransport(rest.app())
     accept = {"accept": REST_ERROR_TYPE}

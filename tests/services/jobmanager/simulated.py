@@ -99,6 +99,7 @@ class Cluster:
         self.log: list[Any] = []
         self.sent: list[fx.Command] = []
         self.said: list[fx.Say] = []
+        self.published: list[Any] = []
         self.answers: dict[int, Any] = {}
         self.stopped: fx.Stop | None = None
         self.archived: fx.Archive | None = None
@@ -262,6 +263,8 @@ class Cluster:
                 self.later(fx.Archived())
             case fx.Notify():
                 pass
+            case fx.PublishEvents(events):
+                self.published += events
             case fx.Say():
                 self.said.append(effect)
             case fx.Stop():

@@ -97,21 +97,21 @@ def test_a_successor_deletes_what_is_not_shown_with_its_own_first_statistics():
     left = [statistics_key("job", n, 2) for n in range(1, 14)] + [statistics_key("job", 13, 5)]
     history = CheckpointHistory("job", 9)
     history.inherit([], completed=13, failed=0, restored=0, statistics=left)
-    history.began()
+    history.began(ended(14))
     keep, delete = history.ended(ended(14))
     assert keep.key == statistics_key("job", 14, 9)
     # Of 13 two masters wrote, and with 14 there are ten again.
     assert delete == DeleteObjects(
         frozenset(statistics_key("job", n, 2) for n in (1, 2, 3, 4, 13)),
     )
-    history.began()
+    history.began(ended(15))
     assert history.ended(ended(15))[1:] == [DeleteObjects(frozenset({statistics_key("job", 5, 2)}))]
 
 
 def test_what_was_refused_is_shown_among_the_last_and_has_no_statistics():
     history = CheckpointHistory("job", 1)
     for n in range(1, 31):
-        history.began()
+        history.began(ended(1))
         effects = history.ended(ended(n))
         history.refused(Request(f"t-{n}", "savepoint", None), "no", n)
     assert len(history.newest_first()) == HISTORY
