@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock_services.dispatcher.views.io_metrics import restoring
-from penstock_services.dispatcher.why.findings import Finding, Severity, Subject, about, quoted, short, span
+from penstock_services.dispatcher.why.findings import (
+    Finding,
+    Severity,
+    Subject,
+    about,
+    quoted,
+    running,
+    short,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +126,22 @@ def waiting(job: JobDetails) -> Iterator[Finding]:
         else "Look at the cluster's processes: one that the job needs does not run or does not answer.",
         page="graph" if not slots else "taskmanagers",
     )
+
+
+def away(job: JobDetails) -> Iterator[Finding]:
+    """The servers outside that sources and sinks wait for: why nothing moves."""
+    for vertex in job.vertices:
+        said = {short(str(text)) for subtask in running(vertex) for text in subtask.metrics.get("away", ())}
+        if said:
+            yield Finding(
+                code="server-away",
+                severity=Severity.ERROR,
+                title=f"{quoted(vertex.name)} waits for a server that does not answer.",
+                subject=about(vertex),
+                causes=sorted(said),
+                next_step="Start the server, or look at the network between it and the task managers. The job goes on by "
+                "itself, from where it was.",
+            )
 
 
 def stalls(job: JobDetails, now_ms: int) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.messages.states import JobStatus
 from penstock_services.dispatcher.why.checkpointing import checkpoints, records
 from penstock_services.dispatcher.why.event_time import lags, watermarks
-from penstock_services.dispatcher.why.failures import failures, restores, stalls, waiting
+from penstock_services.dispatcher.why.failures import away, failures, restores, stalls, waiting
 from penstock_services.dispatcher.why.findings import ORDER, Finding, Verdict, count, running, span
 from penstock_services.dispatcher.why.pressure import bottlenecks, skews
 
@@ -36,6 +36,7 @@ def _findings(job: JobDetails, now_ms: int) -> Iterator[Finding]:
     if job.status.globally_terminal:
         yield from records(job)
         return
+    yield from away(job)
     yield from stalls(job, now_ms)
     yield from restores(job, now_ms)
     yield from bottlenecks(job)

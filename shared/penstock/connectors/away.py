@@ -31,6 +31,11 @@ class Away:
         #: Failed attempts since the server last answered.
         self.attempts = 0
 
+    @property
+    def reason(self) -> str | None:
+        """The server and the last error, while it does not answer."""
+        return f"{self._where}: {self._said}" if self.attempts else None
+
     def failed(self, error: BaseException) -> float:
         """An attempt failed: logs it, once for each reason, and returns the seconds to wait before the next
         attempt."""

@@ -183,6 +183,9 @@ class BufferedWriter(SinkWriter):
             items.append(self._buffer.popleft())
         return items
 
+    def away(self) -> str | None:
+        return self._away.reason
+
     async def _send_one(self, items: Sequence[Any]) -> None:
         while True:
             try:

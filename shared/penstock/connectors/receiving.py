@@ -141,6 +141,7 @@ class ReceivingReader(SourceReader):
     def __init__(self, owner: str, where: str) -> None:
         self._owner, self._where = owner, where
         self._places: dict[str, Place] = {}
+        self._aways: dict[str, Away] = {}
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
         self._held = self._held_bytes = 0
@@ -192,7 +193,7 @@ class ReceivingReader(SourceReader):
         return isinstance(place.position, dict) and bool(place.position.get("done"))
 
     async def _receive(self, place: Place) -> None:
-        away = Away(self._where)
+        away = self._aways[place.split.id] = Away(self._where)
         try:
             while True:
                 try:
@@ -261,6 +262,9 @@ class ReceivingReader(SourceReader):
     def position_of(self, place: Place) -> Any:
         """The position of ``place`` for a checkpoint."""
         return {**(place.position or {}), "done": place.done}
+
+    def away(self) -> str | None:
+        return next((x.reason for x in self._aways.values() if x.reason), None)
 
     def pending_records(self) -> int | None:
         return self._held

@@ -45,6 +45,10 @@ class SinkWriter(ABC):
     async def wait_ready(self) -> None:
         """Wait until ``ready()`` is True."""
 
+    def away(self) -> str | None:
+        """The server that does not answer, and what it said last, without credentials; None: nothing is waited for."""
+        return None
+
     async def flush(self) -> None:
         """The input ran empty: write out buffered rows, if the guarantee allows it."""
 

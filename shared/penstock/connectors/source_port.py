@@ -126,6 +126,10 @@ class SourceReader(ABC):
         """
         raise NotImplementedError
 
+    def away(self) -> str | None:
+        """The server that does not answer, and what it said last, without credentials; None: nothing is waited for."""
+        return None
+
     def pending_records(self) -> int | None:
         """The number of records not read yet (lag), for metrics; None: unknown."""
         return None

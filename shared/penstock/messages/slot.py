@@ -323,6 +323,8 @@ class TaskMetrics(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[OperatorMetrics, ...] = ()
     #: The split or channel with the lowest watermark, as text.
     watermark_holder: str | None = None
+    #: The servers outside that its sources and sinks wait for, and why.
+    away: tuple[str, ...] = ()
     #: Sizes of the snapshots that the task restores: all, those read so far, and of these the bytes from
     #: copies on the local disk.
     restore_bytes: int = 0

@@ -67,6 +67,10 @@ class SourceDriver(AsyncOperator):
         """The split that holds the watermark back, for display; None if there is none."""
         return None
 
+    def away(self) -> str | None:
+        """The server that the source waits for, and why; None: it waits for none."""
+        return None
+
 
 class PausingOperator(AsyncOperator):
     """An operator that may have to wait for an external system, also in the middle of a batch.
@@ -104,3 +108,7 @@ class SinkDriver(PausingOperator):
     @abstractmethod
     async def complete(self) -> None:
         """Called once, when all input has ended and is committed."""
+
+    def away(self) -> str | None:
+        """The server that the sink waits for, and why; None: it waits for none."""
+        return None

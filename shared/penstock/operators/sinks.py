@@ -129,6 +129,9 @@ class SinkOperator(SinkDriver):
             committables = await cut
         return {"committables": list(committables)}
 
+    def away(self) -> str | None:
+        return None if self._writer is None else self._writer.away()
+
     async def commit(self, checkpoint_id: int) -> None:
         async with self._turn:
             await self.writer.commit(checkpoint_id)

@@ -268,6 +268,9 @@ class SourceOperator(SourceDriver):
     def not_polled(self, for_ms: int) -> None:
         self._watermarks.not_asked(for_ms)
 
+    def away(self) -> str | None:
+        return None if self._reader is None else self._reader.away()
+
     def watermark_holder(self) -> str | None:
         split = self._watermarks.holder()
         return None if split is None else f"split {split}"

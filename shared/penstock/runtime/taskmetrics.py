@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
+from penstock.operators.drivers import SinkDriver, SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -90,12 +91,19 @@ def collect_metrics(task: Task) -> TaskMetrics:
         output_watermark=_shown(min(outputs)) if outputs else None,
         operators=tuple(operators),
         watermark_holder=task.watermark_holder(),
+        away=_away(task),
         restore_bytes=task.restoring.total_bytes,
         restored_bytes=task.restoring.read_bytes,
         restored_local_bytes=task.restoring.local_bytes,
         restore_read_ms=task.restoring.read_ms,
         restore_load_ms=task.restoring.load_ms,
     )
+
+
+def _away(task: Task) -> tuple[str, ...]:
+    """The servers outside that the sources and sinks of the task wait for, and why."""
+    outside = [n.operator for n in task.chain.nodes if isinstance(n.operator, SourceDriver | SinkDriver)]
+    return tuple(said for said in (operator.away() for operator in outside) if said)
 
 
 def _read(gauge: Callable[[], float | int | None]) -> float | int | None:

@@ -237,6 +237,15 @@ def test_a_job_that_waits_for_slots() -> None:
     assert "taskmanager.numberOfTaskSlots" in finding.next_step
 
 
+def test_a_server_outside_that_is_away() -> None:
+    said = "connector 'kafka', localhost:9092: Connection refused"
+    found = verdict(job(vertex("orders", subtask(0, away=[said]), subtask(1, away=[said]), subtask(2))), NOW)
+    [finding] = [f for f in found.findings if f.code == "server-away"]
+    assert found.summary == finding.title
+    assert finding.title == "“orders” waits for a server that does not answer."
+    assert finding.causes == [said]
+
+
 def test_a_step_that_hangs_is_shown_with_its_frame() -> None:
     stalled = {"tasks": ["Score (1/2)"], "frame": 'File "job.py", line 9 in f', "since_ms": NOW - 30_000}
     [finding] = verdict(job(stalled=[stalled]), NOW).findings

@@ -44,6 +44,8 @@ class FollowingReader(SourceReader):
         self._retry_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._event = asyncio.Event()
+        #: Why the server was lost; None: it answers.
+        self._gone: str | None = None
 
     @abstractmethod
     def _connect(self) -> None:
@@ -67,7 +69,7 @@ class FollowingReader(SourceReader):
         try:
             while not self._ready and not self._done:
                 self._connect()
-                self._pause_s = FIRST_PAUSE_S
+                self._pause_s, self._gone = FIRST_PAUSE_S, None
                 if not self._read():
                     return None
         except ExternalError as err:
@@ -86,9 +88,13 @@ class FollowingReader(SourceReader):
         """The server does not answer: keep the position, and make everything that depends on a connection
         again."""
         self._hang_up()
+        self._gone = f"{err.where}: {err.message}" if err.where else err.message
         self._retry_at = time.monotonic() + self._pause_s
         self._reconnecting(err, self._pause_s)
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+
+    def away(self) -> str | None:
+        return self._gone
 
     async def wait(self) -> None:
         if self._split is None or self._done:

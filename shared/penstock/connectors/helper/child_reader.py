@@ -49,6 +49,7 @@ class ReaderPart:
         self._finished: set[str] = set()
         self._schema: Schema | None = None
         self._pending: int | None = None
+        self._away: str | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> Opened:
@@ -128,20 +129,25 @@ class ReaderPart:
         """Send rows with the positions after them, or only what has changed."""
         moved = tuple(split for split in self._reader.snapshot() if self._known.get(split.id) != split)
         finished = tuple(self._reader.finished_splits() - self._finished)
-        pending = self._reader.pending_records()
+        pending, away = self._reader.pending_records(), self._reader.away()
         self._known.update({split.id: split for split in moved})
         self._finished.update(finished)
         self._context.tell_metrics()
         if fetched is None:
-            if moved or finished or pending != self._pending:
-                self._send(Rows(splits=moved, finished=finished, pending_records=pending))
-            self._pending = pending
+            if moved or finished or (pending, away) != (self._pending, self._away):
+                self._send(Rows(splits=moved, finished=finished, pending_records=pending, away=away))
+            self._pending, self._away = pending, away
             return
         batch, payload = fetched.batch, encoded(fetched.batch)
         schema = batch.schema if batch.schema != self._schema else None
-        self._schema, self._pending = batch.schema, pending
+        self._schema, self._pending, self._away = batch.schema, pending, away
         self._sent_bytes += payload.size
         message: Any = Rows(
-            split_id=fetched.split_id, schema=schema, splits=moved, finished=finished, pending_records=pending
+            split_id=fetched.split_id,
+            schema=schema,
+            splits=moved,
+            finished=finished,
+            pending_records=pending,
+            away=away,
         )
         self._send(message, payload)

@@ -114,7 +114,7 @@ class Opened(_Message, frozen=True, kw_only=True):
 
 class Rows(_Message, frozen=True, kw_only=True):
     """Rows of a reader, or changes of its state: ``splits`` with new positions, splits that are newly
-    ``finished``.
+    ``finished``. ``away``: the server that does not answer.
 
     ``schema`` is the schema of the payload's rows if it differs from the one before.
     """
@@ -124,6 +124,7 @@ class Rows(_Message, frozen=True, kw_only=True):
     splits: tuple[Split, ...] = ()
     finished: tuple[str, ...] = ()
     pending_records: int | None = None
+    away: str | None = None
 
 
 class CaughtUp(_Message, frozen=True, kw_only=True):

@@ -83,6 +83,7 @@ class HelperReader(SourceReader):
         self._probing = False
         self._schema: Schema | None = None
         self._pending: int | None = None
+        self._away: str | None = None
         self._rows_waiting = 0
 
     async def open(self, ctx: SourceContext) -> None:
@@ -114,7 +115,7 @@ class HelperReader(SourceReader):
             case Rows():
                 self._splits.update({split.id: split for split in message.splits})
                 self._finished.update(message.finished)
-                self._pending = message.pending_records
+                self._pending, self._away = message.pending_records, message.away
                 self._schema = self._schema if message.schema is None else message.schema
                 if message.split_id is None:
                     return None
@@ -161,6 +162,9 @@ class HelperReader(SourceReader):
 
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
         self._process.send(Completed(checkpoint_id=checkpoint_id, positions=tuple(positions)))
+
+    def away(self) -> str | None:
+        return self._away
 
     def pending_records(self) -> int | None:
         return self._pending

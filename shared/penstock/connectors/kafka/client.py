@@ -281,3 +281,30 @@ def failure(error: KafkaError, what: str, where: str) -> PenstockError:
         where=where,
         remedy="check that the brokers run and are reached under their advertised listeners",
     )
+
+
+class Trouble:
+    """What a client said of brokers that do not answer. The client repeats it at least twice a minute while it lasts."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._said = ""
+        self._at_s = 0.0
+
+    def said(self, error: KafkaError) -> None:
+        """The client reports an error that may pass."""
+        self._said, self._at_s = error.str(), time.monotonic()
+
+    def over(self) -> None:
+        """A broker answered."""
+        self._said = ""
+
+    @property
+    def reason(self) -> str | None:
+        """The brokers and the error; None: they answer."""
+        fresh = self._said and time.monotonic() - self._at_s < _TROUBLE_S
+        return f"{self._where}: {self._said}" if fresh else None
+
+
+#: How long an error counts if the client does not repeat it, in seconds.
+_TROUBLE_S = 65.0

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.client import ANSWER_S, Caller, Refused, failure, list_topics, weakly
+from penstock.connectors.kafka.client import ANSWER_S, Caller, Refused, Trouble, failure, list_topics, weakly
 from penstock.errors import BrokerError, ConnectorError, FencedError
 from penstock.log_events import EventLog
 
@@ -68,6 +68,7 @@ class KafkaProducer:
             "error_cb": weakly(self._note),
             "log_level": 0,
         }
+        self.trouble = Trouble(self._where)
         self._client = confluent_kafka.Producer(self._config)
 
     # -- what the client says -----------------------------------------------------------
@@ -85,6 +86,7 @@ class KafkaProducer:
         found = failure(error, "the Kafka producer cannot go on", self._where)
         if error.fatal() or isinstance(found, ConnectorError):
             self._failure = self._failure or self._fenced(error) or found
+        self.trouble.said(error)
         _log.warning("kafka_sink_trouble", where=self._where, error=error.str())
 
     def _fenced(self, error: KafkaError) -> TakenOverError | None:

@@ -64,6 +64,10 @@ class KafkaWriter(SinkWriter):
     def _send(self, messages: list[OutMessage]) -> None:
         self._out.send(messages)
 
+    def away(self) -> str | None:
+        made = self._producer
+        return None if made is None or made.empty else made.trouble.reason
+
     def ready(self) -> bool:
         return not self._out.full
 

@@ -16,8 +16,9 @@ import msgspec
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split
-from penstock.connectors.kafka.client import ANSWER_S, Caller, client_properties, failure, weakly
+from penstock.connectors.kafka.client import ANSWER_S, Caller, Trouble, client_properties, failure, weakly
 from penstock.connectors.kafka.rows import MessageDecoder
+from penstock.connectors.kafka.stored import offset_of
 from penstock.connectors.kafka.topics import check_same_topics, topic_ids
 from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
@@ -92,6 +93,7 @@ class KafkaReader(SourceReader):
 
         self.ctx = ctx
         self._where = f"{self._owner}, {self._properties['bootstrap.servers']}"
+        self._trouble_now = Trouble(self._where)
         key, value = self._parts_of(ctx.pushed.get("keys", ()))
         self._decoder = MessageDecoder(ctx, key, value, upserts=self._upserts)
         #: The group to which offsets are committed; None: the table names none.
@@ -121,7 +123,11 @@ class KafkaReader(SourceReader):
         found = failure(error, "the Kafka consumer cannot go on", self._where)
         if error.fatal() or isinstance(found, ConnectorError):
             self._failure = found
+        self._trouble_now.said(error)
         _log.warning("kafka_source_trouble", where=self._where, error=error.str())
+
+    def away(self) -> str | None:
+        return self._trouble_now.reason
 
     @property
     def _client(self) -> Consumer:
@@ -176,7 +182,7 @@ class KafkaReader(SourceReader):
             if len(messages) > limit:
                 self._runs.appendleft((state, messages[limit:]))
                 messages = messages[:limit]
-            state.offset = _offset(messages[-1]) + 1
+            state.offset = offset_of(messages[-1]) + 1
             batch = self._decoder.decode(messages)
             self._passed(state)
             if len(batch):
@@ -240,10 +246,11 @@ class KafkaReader(SourceReader):
             else:
                 self._trouble(error, message, state)
         if rows:
+            self._trouble_now.over()
             state.asked = state.confirmed = False
         end = state.end
         if end is not None:
-            inside = [m for m in rows if _offset(m) < end]
+            inside = [m for m in rows if offset_of(m) < end]
             state.passed_end |= len(inside) < len(rows)
             rows = inside
         if rows:
@@ -389,10 +396,3 @@ class KafkaReader(SourceReader):
             await self._caller.call(loop, self._consumer.close)
         self._caller.close()
         self._questions.close()
-
-
-def _offset(message: Message) -> int:
-    """The offset of a received message; only messages to be sent have none."""
-    offset = message.offset()
-    assert offset is not None
-    return offset

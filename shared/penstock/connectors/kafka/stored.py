@@ -1,4 +1,4 @@
-"""Messages as dead letters hold them: all that a table may read of a message, as JSON values and bytes."""
+"""Received messages, and messages as dead letters hold them: all that a table may read, as JSON values and bytes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def told_of(message: Message) -> dict[str, Any]:
         "value": message.value(),
         "headers": [list(pair) for pair in message.headers() or []],
     }
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a received message; only messages to be sent have none."""
+    offset = message.offset()
+    assert offset is not None
+    return offset
 
 
 class StoredMessage:

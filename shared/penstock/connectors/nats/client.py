@@ -95,6 +95,10 @@ class JetStreamApi:
         #: without credentials
         self.url = without_credentials(url)
 
+    def away(self) -> str | None:
+        """The server, while the connection is lost; None: it is there."""
+        return None if self.client.is_connected else f"connector 'nats', {self.url}: the connection is lost"
+
     async def request(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and return the response. Raises ``JetStreamError`` for an error response,
         ``BrokerError`` if no response comes."""

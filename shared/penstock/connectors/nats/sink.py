@@ -73,6 +73,9 @@ class AtLeastOnceWriter(SinkWriter):
         self._window.add(self._encoder.encode(batch))
         self._work.set()
 
+    def away(self) -> str | None:
+        return self._api.away()
+
     def ready(self) -> bool:
         return self._window.waiting < _MAX_QUEUED or self._failure is not None
 

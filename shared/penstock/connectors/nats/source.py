@@ -335,6 +335,9 @@ class NatsReader(SourceReader):
     def snapshot(self) -> list[Split]:
         return [msgspec.structs.replace(s.split, position=s.position()) for s in self._states.values()]
 
+    def away(self) -> str | None:
+        return None if self._api is None else self._api.away()
+
     def pending_records(self) -> int | None:
         consumers = [s.consumer for s in self._turn if s.consumer is not None]
         return sum(len(c.messages) + (c.pending or 0) for c in consumers)
