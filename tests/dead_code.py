@@ -37,6 +37,8 @@ ALLOWED = {
         "*/operators/triggers.py",
         "is_*",
     ): "programs, through the TriggerResult that penstock.api exports",
+    ("*/operators/accumulators.py", "*"): "programs, through RuntimeContext.add_accumulator",
+    ("*/api/execution.py", "get_accumulators"): "programs, through the JobClient that penstock.api exports",
     ("*/connectors/*.py", "*Connector"): "the register of connectors, by import path",
     ("*/formats/*.py", "*Format"): "the register of formats, by import path",
     ("*/store/open.py", "open_*"): "the register of object stores, by import path",

@@ -14,9 +14,11 @@ class MetricGroup:
     Names are Flink's (``numRecordsIn``, ``numLateRecordsDropped`` …).
     """
 
-    __slots__ = ("counters", "gauges")
+    __slots__ = ("counters", "gauges", "reported")
 
-    def __init__(self) -> None:
+    def __init__(self, *, reported: bool = True) -> None:
+        #: False where nobody reads them, as on Spark.
+        self.reported = reported
         self.counters: dict[str, int] = {}
         self.gauges: dict[str, Callable[[], float | int | None]] = {}
 

@@ -23,6 +23,7 @@ from penstock.api import (
     JobClient,
     KeyedProcessFunction,
     ListStateDescriptor,
+    LongCounter,
     MapFunction,
     Sink,
     Source,
@@ -201,6 +202,39 @@ def test_a_state_with_a_dataclass_goes_through_a_savepoint_and_gets_a_field(
     rows = sorted(lines(), key=lambda line: line["n"])
     assert [line["n"] for line in rows] == list(range(1, len(rows) + 1))
     assert [line.get("unit") for line in rows] == [None] * before + ["EUR"] * (len(rows) - before)
+
+
+class Summing(MapFunction):
+    def open(self, context: Any) -> None:
+        self.total = LongCounter()
+        context.add_accumulator("total", self.total)
+        self.records = context.get_int_counter("records")
+        self.odd = context.get_metrics_group().counter("odd")
+
+    def map(self, value: int) -> int:
+        self.total.add(value)
+        self.records.add(1)
+        self.odd.inc(value % 2)
+        return value
+
+
+def test_a_jobs_result_has_its_accumulators_and_counters(cluster: EmbeddedCluster) -> None:
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url}).set_parallelism(2)
+    numbers = env.from_collection(list(range(5_000)), Types.LONG()).rebalance()
+    numbers.map(Summing(), Types.LONG()).sink_to(Sink.connector("blackhole"))
+    result = env.execute("sums")
+    assert result.get_accumulator_result("total") == sum(range(5_000))
+    assert result.get_all_accumulator_results().items() >= {"records": 5_000, "odd": 2_500}.items()
+    assert result.get_accumulator_result("nothing") is None
+
+
+def test_records_of_two_streams_meet_by_the_clock(cluster: EmbeddedCluster) -> None:
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url}).set_parallelism(2)
+    left, right = (
+        env.from_collection(rows, PAIR).key_by(lambda r: r[0]) for rows in ([("a", 1)], [("a", 3), ("b", 4)])
+    )
+    joined = left.interval_join(right).in_processing_time().between(-60_000, 60_000).inner()
+    assert [tuple(row) for row in joined.execute_and_collect("by the clock")] == [("a", 1, "a", 3)]
 
 
 N = 600

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         TumblingEventTimeWindows,
         TumblingProcessingTimeWindows,
     )
+    from penstock.operators.accumulators import IntCounter, LongCounter
     from penstock.operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
     from penstock.operators.operator_state import (
         CheckpointedFunction,
@@ -164,6 +165,7 @@ __all__ = [
     "GlobalWindows",
     "HybridSource",
     "Instant",
+    "IntCounter",
     "JobClient",
     "JobExecutionResult",
     "JoinFunction",
@@ -173,6 +175,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "ListStateDescriptor",
+    "LongCounter",
     "MapFunction",
     "MapStateDescriptor",
     "MergingWindowAssigner",
@@ -233,6 +236,7 @@ __all__ = [
 
 #: Where each name is defined. A test checks that this table and the imports above agree.
 _WHERE = {
+    "penstock.operators.accumulators": ("IntCounter", "LongCounter"),
     "penstock.operators.watermark_generator": ("Watermark", "WatermarkGenerator", "WatermarkOutput"),
     "penstock.operators.operator_state": ("CheckpointedFunction", "FunctionInitializationContext", "FunctionSnapshotContext"),
     "penstock.operators.evictors": ("CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue",),

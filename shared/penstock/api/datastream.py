@@ -17,7 +17,7 @@ from penstock.api.step_settings import DataStreamSink, StepSettings
 from penstock.api.transformations import Compiler, Transformation, plain, side_output, transform
 from penstock.api.typeinfo import annotated_type, type_of
 from penstock.config import WATERMARK_INTERVAL_MS
-from penstock.errors import SpecError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import InputRef, Literal, PythonCall
 from penstock.jobgraph.specs import PythonSpec, RecordTimeSpec, WatermarkSpec
 from penstock.operators.operator_state import part_with_state
@@ -309,6 +309,18 @@ class DataStream(StepSettings, Partitions):
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams:
         """This stream and ``ds`` as the two inputs of one function."""
         return self._env.streams.connected(self, ds)
+
+    def cache(self) -> DataStream:
+        """Flink's way to keep a batch job's rows for the next job.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            f"cache of '{self._step.name}'",
+            expected="a job that reads what another has written",
+            remedy="write the stream into a table (insert_into, FileSink) and read that in the next job",
+        )
 
     def join(self, other: DataStream) -> Where:
         """Pairs of records of this stream and ``other`` with equal keys in one window:

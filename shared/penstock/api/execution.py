@@ -33,10 +33,14 @@ CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
 
 @dataclass
 class JobExecutionResult:
-    """A finished job. ``job_id``: its id; ``details``: what ``GET /jobs/{id}`` answered at the end."""
+    """A finished job.
+
+    ``job_id``: its id; ``details``: what ``GET /jobs/{id}`` answered at the end; ``accumulators``: its accumulators and counters.
+    """
 
     job_id: str
     details: dict[str, Any] = field(default_factory=dict)
+    accumulators: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"Job with JobID {self.job_id} has finished.\nJob Runtime: {self.get_net_runtime()} ms"
@@ -48,12 +52,12 @@ class JobExecutionResult:
         return JobID(self.job_id)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """Always empty: as in PyFlink, Python functions define no accumulators. Use metrics instead
-        (``get_metrics_group``)."""
-        return {}
+        """Name → sum over all subtasks: accumulators (``RuntimeContext.add_accumulator``), counters of ``get_metrics_group``,
+        and the engine's own counters."""
+        return dict(self.accumulators)
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """None, whatever ``accumulator_name`` says: there are no accumulators."""
+        """The sum ``accumulator_name``; None if there is none."""
         return self.get_all_accumulator_results().get(accumulator_name)
 
     def result(self) -> JobExecutionResult:
@@ -122,8 +126,8 @@ class JobClient:
         return CompletableFuture(lambda: self._client.location(self._job_id, trigger_id, "savepoint"))
 
     def get_accumulators(self) -> CompletableFuture:
-        """The future of no accumulators, as in ``JobExecutionResult.get_all_accumulator_results``."""
-        return CompletableFuture.of({})
+        """The future of the accumulators and counters so far, as in ``JobExecutionResult.get_all_accumulator_results``."""
+        return CompletableFuture(lambda: self._client.accumulators(self._job_id))
 
     def get_job_execution_result(self) -> JobExecutionResult:
         """Wait for the job's end.
@@ -135,7 +139,7 @@ class JobClient:
             with Watching(self._client, self._job_id, self._config):
                 job = _wait(self._client, self._job_id)
             raise_if_cancelled(job, self._job_id, job.get("name", ""))
-            return JobExecutionResult(self._job_id, job)
+            return JobExecutionResult(self._job_id, job, self._client.accumulators(self._job_id))
         finally:
             self.close()
 

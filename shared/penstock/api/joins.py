@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.clock_joins import Columns, clock_join
 from penstock.api.common import duration_us
 from penstock.api.function_slots import check_function
 from penstock.api.transformations import Compiler, plain, transform
 from penstock.api.window_results import with_time_column
 from penstock.columnar.python_values import is_bare
 from penstock.columnar.rows import make_row
-from penstock.errors import SpecError
+from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.expr import InputRef
 from penstock.jobgraph.specs import RecordTimeSpec
 from penstock.plan import nodes as n
@@ -38,6 +39,35 @@ class IntervalJoin:
         self._left = left
         self._right = right
         self._bounds: tuple[int, int] | None = None
+        self._by_clock = False
+
+    def in_event_time(self) -> IntervalJoin:
+        """The distance of two records is that of their event times, as it is without this call."""
+        self._by_clock = False
+        return self
+
+    def in_processing_time(self) -> IntervalJoin:
+        """The distance of two records is that of their arrivals, by the clock of the subtask (ms). Bounds are whole ms."""
+        self._by_clock = True
+        return self
+
+    def lower_bound_exclusive(self) -> IntervalJoin:
+        """The lower bound itself is no match: 1 ms more is the least distance."""
+        low, high = self._known()
+        self._bounds = (low + 1_000, high)
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoin:
+        """The upper bound itself is no match: 1 ms less is the greatest distance."""
+        low, high = self._known()
+        self._bounds = (low, high - 1_000)
+        return self
+
+    def _known(self) -> tuple[int, int]:
+        """The bounds, µs. SpecError if there are none yet."""
+        if self._bounds is None:
+            raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
+        return self._bounds
 
     def between(self, lower: Any, upper: Any) -> IntervalJoin:
         low, high = duration_us(lower, "lower bound"), duration_us(upper, "upper bound")
@@ -59,6 +89,9 @@ class IntervalJoin:
     def process(self, func: Any, output_type: t.LogicalType | None = None) -> DataStream:
         """The result of ``func(left, right)`` for every pair."""
         check_function(func, "interval join")
+        if self._by_clock:
+            low, high = self._known()
+            return clock_join(self._left, self._right, (low // 1_000, high // 1_000), func, output_type)
         width = self._left._width
         left, right = self._left.schema, self._right.schema
         names = (
@@ -69,10 +102,17 @@ class IntervalJoin:
         return self.inner().map(_OfPair(call, width, names), output_type)
 
     def _join(self, kind: str) -> DataStream:
-        if self._bounds is None:
-            raise SpecError("an interval join without bounds", expected=".between(lower, upper)")
+        low, high = self._known()
         left, right = self._left, self._right
-        low, high = self._bounds
+        if self._by_clock and kind != "inner":
+            raise UnsupportedError(
+                "an outer join by the clock",
+                expected="inner() or process(…), or an interval join by event time",
+                got="left()",
+            )
+        if self._by_clock:
+            fields = _unique([*left.schema.fields, *right.schema.fields])
+            return clock_join(left, right, (low // 1_000, high // 1_000), Columns(), Schema(tuple(fields)))
         steps = (with_time_column(left._keyed_step), with_time_column(right._keyed_step))
         left_schema, right_schema = (s.schema for s in steps)
         left_time, right_time = len(left_schema) - 1, len(right_schema) - 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.python_values import redact
 from penstock.errors import FunctionError, PenstockError, UnsupportedError
+from penstock.operators.accumulators import Accumulators, IntCounter, LongCounter
 from penstock.operators.user_metrics import UserMetrics
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class RuntimeContext:
     def __init__(self, ctx: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
         self._ctx = ctx
         self._backend = backend
+        self._accumulators = Accumulators(ctx.metrics, f"operator '{ctx.name}'")
 
     def get_job_id(self) -> str:
         """The job's id, 32 hexadecimal digits."""
@@ -71,6 +73,31 @@ class RuntimeContext:
     def get_metrics_group(self) -> UserMetrics:
         """Counters, gauges, meters and distributions of this function."""
         return UserMetrics(self._ctx.metrics, self._ctx.now_ms)
+
+    def add_accumulator(self, name: str, accumulator: LongCounter) -> None:
+        """Let the job's result have ``accumulator``, an ``IntCounter`` or ``LongCounter``, as ``name``: the sum over all subtasks.
+
+        Raises:
+            SpecError: The name is taken.
+            UnsupportedError: It is another accumulator, or the job runs on Spark.
+        """
+        self._accumulators.add(name, accumulator)
+
+    def get_accumulator(self, name: str) -> LongCounter:
+        """The accumulator ``name`` that this function has added.
+
+        Raises:
+            SpecError: There is none.
+        """
+        return self._accumulators.get(name)
+
+    def get_int_counter(self, name: str) -> LongCounter:
+        """The counter ``name`` among the job's accumulators; added if there is none."""
+        if not self._accumulators.has(name):
+            self._accumulators.add(name, IntCounter())
+        return self._accumulators.get(name)
+
+    get_long_counter = get_int_counter
 
     def _state(self, descriptor: Any) -> Any:
         """The state that ``descriptor`` declares, of the current key.

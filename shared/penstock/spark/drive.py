@@ -107,7 +107,7 @@ class Driver:
         return OperatorContext(
             job_id=job.job_name, job_name=job.job_name, vertex_id=step.uid, uid=step.uid, name=step.name,
             subtask_index=index, parallelism=index + 1, max_parallelism=MAX_PARALLELISM, attempt=1,
-            input_schemas=step.inputs, output_schema=step.output, config=job.config, metrics=MetricGroup(),
+            input_schemas=step.inputs, output_schema=step.output, config=job.config, metrics=MetricGroup(reported=False),
             key_groups=(0, MAX_PARALLELISM - 1), local_dir=folder, now_ms=_now_ms, wake_at=_never,
             function=load, report_error=_report, run=_run_here, rows_in_order=True,
         )  # fmt: skip

@@ -132,7 +132,7 @@ def source_context(
         metadata=spec.metadata,
         pushed={"mode": spec.mode, "keys": list(spec.keys)} if sink else spec.pushed,
         config=table.job.config,
-        metrics=MetricGroup(),
+        metrics=MetricGroup(reported=False),
         on_error=spec.on_error,
         run=run,
         now_ms=lambda: time.time_ns() // 1_000_000,
