@@ -37,6 +37,7 @@ ALLOWED = {
         "*/operators/triggers.py",
         "is_*",
     ): "programs, through the TriggerResult that penstock.api exports",
+    ("*/api/config_options.py", "*_type"): "programs of PyFlink, through ConfigOptions",
     ("*/operators/accumulators.py", "*"): "programs, through RuntimeContext.add_accumulator",
     ("*/api/execution.py", "get_accumulators"): "programs, through the JobClient that penstock.api exports",
     ("*/connectors/*.py", "*Connector"): "the register of connectors, by import path",

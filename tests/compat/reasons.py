@@ -22,7 +22,6 @@ REASONS: list[tuple[str, str]] = [
     ("datastream.formats.*", _FORMAT),
     ("common.execution_config.*", _NO_JVM_SETTING),
     ("common.typeinfo.*", _TYPES),
-    ("common.config_options.*", "`Configuration` takes keys as texts"),
     ("common.restart_strategy.*", "set `restart-strategy.type` and its keys"),
     ("common.serialization.*", _FORMAT),
     ("common.io.*", _JAVA),

@@ -76,7 +76,7 @@ class StreamExecutionEnvironment(Settings):
     def from_collection(
         self, collection: Iterable[Any], type_info: t.LogicalType | None = None
     ) -> DataStream:
-        """A bounded stream of the records of ``collection``.
+        """A bounded stream of the records of ``collection``. SpecError if its rows have kinds, when the job is planned.
 
         Args:
             collection: Python values.

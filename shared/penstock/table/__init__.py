@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.table.statement_set import StatementSet, TablePipeline
     from penstock.table.stream_environment import ChangelogMode, StreamTableEnvironment
     from penstock.table.table import Table
+    from penstock.table.table_schema import TableSchema
     from penstock.table.types import DataType, DataTypes
     from penstock.table.udf import (
         AggregateFunction,
@@ -75,6 +76,7 @@ __all__ = [
     "TableFunction",
     "TablePipeline",
     "TableResult",
+    "TableSchema",
     "UserDefinedFunction",
     "WindowGroupedTable",
 ]
@@ -88,6 +90,7 @@ _MODULES = {
         "AggregatedTable GroupedTable GroupWindowedTable OverWindowedTable WindowGroupedTable"
     ),
     "penstock.table.results": "ResolvedSchema TableResult",
+    "penstock.table.table_schema": "TableSchema",
     "penstock.table.rows": "Row RowKind",
     "penstock.table.settings": "EnvironmentSettings ExplainDetail ResultKind SqlDialect TableConfig",
     "penstock.table.statement_set": "StatementSet TablePipeline",

@@ -199,7 +199,7 @@ class TableDescriptor:
 
             ``format_option``: the option that names the format; None for ``format``.
             """
-            key = format_option or "format"
+            key = str(format_option or "format")
             if isinstance(format, FormatDescriptor):
                 name, options = format.get_format(), format.get_options()
             else:

@@ -14,8 +14,6 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "BasicTypeInfo",
         "BulkWriterFactory",
         "CompletableFuture",
-        "ConfigOption",
-        "ConfigOptions",
         "DateTypeInfo",
         "DeserializationSchema",
         "ExternalTypeInfo",

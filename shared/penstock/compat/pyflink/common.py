@@ -10,6 +10,7 @@ _WHERE = {
     "penstock.api.job_status": ("JobID", "JobStatus"),
     "penstock.api.common": ("Duration", "Instant", "Row", "Time", "TimestampAssigner", "WatermarkStrategy"),
     "penstock.api.configuration": ("Configuration",),
+    "penstock.api.config_options": ("ConfigOption", "ConfigOptions"),
     "penstock.api.execution_config": ("ExecutionConfig",),
     "penstock.api.row_formats": ("RowFieldExtractorSchema",),
     "penstock.api.serialization": ("ByteArraySchema", "Encoder", "SimpleStringSchema"),

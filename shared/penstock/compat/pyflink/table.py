@@ -13,7 +13,7 @@ _WHERE = {
         "ResolvedSchema", "ResultKind", "Row", "RowKind", "ScalarFunction", "Schema", "SqlDialect", "StatementSet",
         "StreamTableEnvironment", "Table",
         "TableAggregateFunction", "TableConfig", "TableDescriptor", "TableEnvironment", "TableFunction", "TablePipeline",
-        "TableResult", "TableSchema=ResolvedSchema", "WindowGroupedTable",
+        "TableResult", "TableSchema", "WindowGroupedTable",
     ),
     "penstock.operators.user_code": ("FunctionContext=RuntimeContext",),
     "penstock.table.udf": ("udaf", "udf", "udtaf", "udtf"),
