@@ -23,8 +23,8 @@ from penstock.types.storage import arrow_type, numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A heap is compacted when it holds more than this many entries and most of them are garbage.
-_COMPACT_FROM = 8_192
+#: A heap is compacted when it holds more than so many entries, or bytes, and most entries are garbage.
+_COMPACT_FROM, _COMPACT_FROM_BYTES = 8_192, 4 << 20
 #: About how many bytes are copied at once when a heap is compacted.
 _COMPACT_BYTES = 1 << 20
 #: Bytes of a heap's first segment, and of its largest.
@@ -196,7 +196,9 @@ class HeapStore:
         n = len(array)
         if not n:
             return
-        if self._entries > _COMPACT_FROM and self._entries > 2 * (self._live + n):
+        if self._entries > 2 * (self._live + n) and (
+            self._entries > _COMPACT_FROM or sum(s.nbytes for s in self._segments) > _COMPACT_FROM_BYTES
+        ):
             self._compact()
         self._refs[slots] = self._append(array)
         self._live += n

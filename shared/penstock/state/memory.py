@@ -87,7 +87,7 @@ class StateMemory:
         allowed = self.limit_bytes if self._process is None else self._process.allowed(total)
         if total <= allowed:
             return 0
-        largest = max((h for h in self._holders if h.evicts), key=lambda h: sizes[h])
+        largest = max((h for h in self._holders if h.evicts), key=lambda h: sizes[h], default=holder)
         return max(0, total - int(allowed * (1.0 if largest is holder else _ALL)))
 
     def moved(self, nbytes: int) -> None:

@@ -42,7 +42,7 @@ class _Run:
 class MemoryRows:
     """Rows in memory. ``times(rows)``: when each row is due (int64); None: all are due at the end.
 
-    ``most_run_bytes``: runs are not merged beyond this size (None: no limit).
+    ``most_run_bytes``: no more rows are sorted or merged together (None: no limit).
     """
 
     def __init__(
@@ -141,23 +141,31 @@ class MemoryRows:
         self._tidy()
 
     def _split_fresh(self, limit: int) -> list[Part]:
-        """Returns the fresh rows that are due; the others become a run."""
+        """Returns the fresh rows that are due; the others become runs."""
         assert self._times is not None
-        whole = Part.concat(self._fresh)
-        self.nbytes -= sum(part.nbytes for part in self._fresh)
-        self._fresh, self._first_fresh = [], None
-        times = self._times(whole.batch)
-        due = times <= limit
-        if due.all():
-            return [whole]
-        if not due.any():  # the row with the earliest time has been moved to the disk
-            self._fresh, self._first_fresh = [whole], int(times.min())
-            self.nbytes += whole.nbytes
-            return []
-        rest = np.flatnonzero(~due)
-        order = rest[stable_argsort(times[rest])]
-        self._add_run(whole.take(order), times[order])
-        return [whole.take(np.flatnonzero(due))]
+        fresh, self._fresh, self._first_fresh = self._fresh, [], None
+        fresh.reverse()
+        out: list[Part] = []
+        while fresh:
+            some = [fresh.pop()]
+            size = some[0].nbytes
+            while fresh and (self._most_run_bytes is None or size + fresh[-1].nbytes <= self._most_run_bytes):
+                some.append(fresh.pop())
+                size += some[-1].nbytes
+            self.nbytes -= size
+            whole = Part.concat(some)
+            del some
+            times = self._times(whole.batch)
+            due = times <= limit
+            if due.all():
+                out.append(whole)
+                continue
+            rest = np.flatnonzero(~due)
+            order = rest[stable_argsort(times[rest])]
+            self._add_run(whole.take(order), times[order])
+            if len(rest) < len(times):
+                out.append(whole.take(np.flatnonzero(due)))
+        return out
 
     def _add_run(self, part: Part, times: np.ndarray) -> None:
         """Adds a run, and merges runs of similar length."""

@@ -92,7 +92,7 @@ def merged(
     """All rows of all streams in order, in pieces. A piece has for each owner (``Stream.of``) the parts, and
     the order of their concatenated rows. ``whole``: a piece never splits rows that are equal in ``order``;
     these must fit into memory."""
-    owners = 1 + max(stream.of for stream in streams)
+    owners = 1 + max((stream.of for stream in streams), default=0)
     streams = list(streams)
     while True:
         for stream in streams:

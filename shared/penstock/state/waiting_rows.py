@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 #: The size of a run on disk: the limit divided by the first, at most so many bytes. Rows of less than the
 #: size divided by the third stay in memory.
-_RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 4, 16 << 20, 8
+_RUN_SHARE, _MOST_RUN_BYTES, _LEAST_SHARE = 8, 16 << 20, 8
+#: Rows in memory are sorted and copied in pieces of this share of a run, because both have them there twice.
+_PIECE_SHARE = 4
 #: The number of blocks of a run, and the least size of a block. While runs are merged two blocks of each are
-#: in memory: a sixteenth of what is on disk.
-_BLOCKS, _LEAST_BLOCK_BYTES = 32, 16 << 10
+#: in memory: a sixty-fourth of what is on disk.
+_BLOCKS, _LEAST_BLOCK_BYTES = 128, 16 << 10
 
 
 class WaitingRows:
@@ -63,8 +65,12 @@ class WaitingRows:
         self._run_bytes = min(max(ctx.memory.limit_bytes // _RUN_SHARE, 1), _MOST_RUN_BYTES)
         # Oldest first.
         self._spilled: list[SpilledRun] = []
-        self._in_memory = MemoryRows(order.times, most_run_bytes=self._run_bytes if self._spills else None)
+        #: Bytes of rows that are sorted together in memory; None: all.
+        self._piece_bytes = max(self._run_bytes // _PIECE_SHARE, 1) if self._spills else None
+        self._in_memory = MemoryRows(order.times, most_run_bytes=self._piece_bytes)
         self._rows = self._on_disk = 0
+        #: Bytes of rows that were in memory and are being merged with those on disk.
+        self._merging = 0
         #: Whether there were rows of another kind than +I.
         self.mixed = False
         self._changes = LogChanges(ctx.epochs)
@@ -85,7 +91,7 @@ class WaitingRows:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self._in_memory.nbytes + sum(run.nbytes for run in self._spilled)
+        return self._in_memory.nbytes + self._merging + sum(run.nbytes for run in self._spilled)
 
     def add(self, batch: Batch, *, checked: bool = True) -> None:
         """Adds rows. Raises InternalError if a key was given away and, if ``checked``, ExternalError if far
@@ -126,8 +132,10 @@ class WaitingRows:
 
     # -- what is due ---------------------------------------------------------------------
 
-    def spilled_until(self, limit: int | None) -> bool:
-        """Whether rows that are due not after ``limit`` are on disk."""
+    def in_pieces(self, limit: int | None) -> bool:
+        """Whether the rows that are due not after ``limit`` may be on disk, or too many to be in memory twice."""
+        if self._spills and self._in_memory.nbytes > self._run_bytes:
+            return True
         return any(limit is None or run.next_time <= limit for run in self._spilled)
 
     def streams(self, limit: int | None, of: int) -> list[Stream]:
@@ -139,19 +147,29 @@ class WaitingRows:
             if limit is None or run.next_time <= limit
         ]
         parts = self._take_memory(limit)
-        if parts:
-            part = self._in_order(Part.concat(parts))
-            rows = self._block_rows(part)
-            blocks = (part.slice(at, min(at + rows, len(part.ids))) for at in range(0, len(part.ids), rows))
-            out.append(Stream(blocks, columns, of, _ignored))
+        parts.reverse()
+        while parts:
+            part = self._in_order(Part.concat(_some(parts, self._piece_bytes)))
+            self._merging += part.nbytes
+            self._holder.evicts = False  # others evict meanwhile
+            each = part.nbytes // len(part.ids)
+            out.append(
+                Stream(_slices(part, self._block_rows(part)), columns, of, partial(self._merged, each))
+            )
         return out
 
+    def came_out(self, batch: Batch) -> None:
+        """Records that rows were merged, which leaves free memory behind."""
+        if self._spills:
+            self._memory.moved(batch.nbytes)
+
     def swept(self) -> None:
-        """Releases runs that have been read to their end."""
+        """Releases runs that have been read to their end, after all streams were."""
+        self._merging, self._holder.evicts = 0, self._spills
         self._spilled = [run for run in self._spilled if run.start < run.rows]
 
     def take_due(self, limit: int | None) -> Batch:
-        """As ``due``, if no row that is due is on disk."""
+        """As ``due``, if it need not be done in pieces."""
         return self._batch(self._take_memory(limit))
 
     def _due_blocks(self, run: SpilledRun, limit: int | None) -> Iterator[Part]:
@@ -167,6 +185,9 @@ class WaitingRows:
                 yield part.slice(0, n)
                 return
             yield part
+
+    def _merged(self, row_bytes: int, part: Part) -> None:
+        self._merging -= row_bytes * len(part.ids)
 
     def _passed(self, run: SpilledRun, part: Part) -> None:
         run.start += len(part.ids)
@@ -203,9 +224,9 @@ class WaitingRows:
         if self._in_memory.nbytes < max(1, self._run_bytes // _LEAST_SHARE):
             return False
         taken, size = self._in_memory.take_oldest(self._run_bytes)
-        part = self._in_order(Part.concat(taken))
+        whole = Part.concat(taken)
         del taken
-        run = self._run(part)
+        run = self._run(self._in_order(whole))
         self._spilled.append(run)
         self._on_disk += run.rows
         self._memory.moved(size)
@@ -317,7 +338,7 @@ def due_together(
     between the same two places of the order (maybe none)."""
     for log in logs:
         log.given.finish()
-    if not any(log.spilled_until(limit) for log in logs):
+    if not any(log.in_pieces(limit) for log in logs):
         out = [log.take_due(limit) for log in logs]
         if any(batch.num_rows for batch in out):
             yield out
@@ -329,11 +350,23 @@ def due_together(
         for of, (parts, rows) in enumerate(found):
             if len(rows):
                 batches[of] = Batch.concat([p.batch for p in parts]).take(rows)
+                logs[of].came_out(batches[of])
         if any(batch.num_rows for batch in batches):
             yield batches
     for log in logs:
         log.swept()
 
 
-def _ignored(part: Part) -> None:
-    """The rows have been removed already."""
+def _some(parts: list[Part], nbytes: int | None) -> list[Part]:
+    """Removes about ``nbytes`` of rows from the end of ``parts`` (None: all) and returns them, the last first."""
+    out = [parts.pop()]
+    size = out[0].nbytes
+    while parts and (nbytes is None or size + parts[-1].nbytes <= nbytes):
+        out.append(parts.pop())
+        size += out[-1].nbytes
+    return out
+
+
+def _slices(part: Part, rows: int) -> Iterator[Part]:
+    for at in range(0, len(part.ids), rows):
+        yield part.slice(at, min(at + rows, len(part.ids)))
