@@ -71,7 +71,7 @@ async def test_query_parameters(front, path, refused):
 @pytest.mark.parametrize("path", ["checkpoints", "savepoints", "stop"])
 @pytest.mark.parametrize(
     "body",
-    [b"[" * 60_000, b'{"a":' * 9_000 + b"1" + b"}" * 9_000, b"[]", b"\xff", b'{"triggerId": 5}', b'{"triggerId": "../x"}'],
+    [b"[" * 60_000, b'{"":' * 12_000 + b"1" + b"}" * 12_000, b"[]", b"\xff", b'{"triggerId": 5}', b'{"triggerId": "../x"}'],
     ids=["open brackets", "deep", "a list", "no text", "a number", "a path"],
 )  # fmt: skip
 async def test_bodies_of_requests(front, path, body):
