@@ -223,6 +223,15 @@ def schema(
     typer.echo(text(), nl=False)
 
 
+def init(
+    folder: Annotated[str, typer.Argument(help="Folder of the project; made if it is not there.")] = ".",
+) -> None:
+    """Make a new project: a job that runs, its test, and a pyproject.toml."""
+    from penstock.cli.new_project import new_project
+
+    new_project(folder)
+
+
 def health(
     url: Annotated[str, typer.Argument(help="REST address of a dispatcher.")] = DEFAULT_CLUSTER,
 ) -> None:

@@ -28,6 +28,7 @@ app = typer.Typer(
 for _function, _name, _example in (
     (run_commands.up, "up", "penstock up --taskmanagers 2 --slots 4 --data ./data"),
     (run_commands.sql, "sql", "penstock sql -f report.sql --format csv"),
+    (job_commands.init, "init", "penstock init words && cd words && penstock run job.py && pytest"),
     (run_commands.run, "run", "penstock run job.py -p 4 -D execution.checkpointing.interval=5s"),
     (job_commands.savepoint, "savepoint", "penstock savepoint 4f1c ./savepoints"),
     (job_commands.stop, "stop", "penstock stop 4f1c --savepoint-path ./savepoints"),
