@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.functions.expr import Call, children
 from penstock.functions.signature import FunctionDef, Resolution, register
 from penstock.functions.vector import Scalar
+from penstock.functions.watermark_calls import NAME
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.functions.expr import Expr
-
-NAME = "CURRENT_WATERMARK"
+    from penstock.functions.expr import Call
 
 _current: list[int | None] = [None]
 
@@ -26,14 +22,6 @@ _current: list[int | None] = [None]
 def set_watermark(us: int | None) -> None:
     """The watermark (µs since the epoch; None: there was none yet) that the next evaluation sees."""
     _current[0] = us
-
-
-def watermark_calls(expr: Expr) -> Iterator[Call]:
-    """The calls of CURRENT_WATERMARK in an expression."""
-    if isinstance(expr, Call) and expr.function == NAME:
-        yield expr
-    for child in children(expr):
-        yield from watermark_calls(child)
 
 
 def _resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:

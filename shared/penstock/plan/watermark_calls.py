@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.functions.expr import InputRef
-from penstock.functions.watermark import watermark_calls
+from penstock.functions.watermark_calls import watermark_calls
 from penstock.plan import nodes as n
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from penstock.functions.expr import Expr, InputRef, PythonCall
-from penstock.functions.watermark import NAME, watermark_calls
+from penstock.functions.watermark_calls import NAME, watermark_calls
 from penstock.jobgraph.specs.base import Keys, Spec, Spread, mapped
 from penstock.jobgraph.specs.parts import RECORD_TIME, WatermarkSpec, WindowSpec
 
