@@ -447,3 +447,22 @@ def _two_types(stream: Any) -> None:
     made = stream.process(ProcessFunction(), Types.LONG())
     made.get_side_output(OutputTag("x", Types.LONG()))
     made.get_side_output(OutputTag("x", Types.STRING()))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_consumers_of_one_stream_do_not_see_what_another_does_to_its_records(
+    collect: Any, parallelism: int, shuffled: bool
+) -> None:
+    def change(record: Any) -> Any:
+        record["n"] += 100
+        return "changed", record["n"]
+
+    records = (
+        StreamExecutionEnvironment.get_execution_environment().from_collection([1, 2]).map(lambda n: {"n": n})
+    )
+    theirs = records.rebalance() if shuffled else records
+    changed = theirs.map(change)
+    seen = theirs.map(lambda record: ("seen", record["n"]))
+    assert sorted(collect(changed.union(seen), parallelism)) == [
+        ("changed", 101), ("changed", 102), ("seen", 1), ("seen", 2),
+    ]  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from penstock.columnar.emitted import fixer, taken
+from penstock.columnar.emitted import fixer, for_consumers, taken
 from penstock.columnar.rows import Row
 from penstock.operators.output_tag import OutputTag
-from penstock.types import Schema
+from penstock.types import Batch, Schema
 from penstock.types import logical as t
 
 INT, STRING = t.IntType(), t.VarCharType()
@@ -98,3 +99,28 @@ def test_a_tag_of_a_side_output_is_not_copied() -> None:
 
 def test_bare_values_that_never_change_need_no_look() -> None:
     assert fixer(Schema.of(("value", STRING))) is None
+
+
+def _drawn(batch: Batch, consumers: int) -> list[Any]:
+    """What each consumer sees, when each changes its records before the next one gets its own."""
+    seen = []
+    for own in for_consumers(batch, consumers):
+        values = own.columns[0].to_pylist()
+        seen.append([copy.deepcopy(v) for v in values])
+        for value in values:
+            if value is not None:
+                value.append(9)
+    return seen
+
+
+def test_each_consumer_of_a_batch_has_its_own_records() -> None:
+    schema = Schema.of(("value", t.RawType()), ("n", INT))
+    batch = Batch.of(schema, [([1, 2], 1), ([3, 4], 2), (None, 3)])
+    assert _drawn(batch, 3) == [[[1, 2], [3, 4], None]] * 3
+
+
+def test_one_consumer_and_values_that_never_change_cost_no_copy() -> None:
+    batch = Batch.of(Schema.of(("value", t.RawType())), [([1],), ([2],)])
+    assert list(for_consumers(batch, 1)) == [batch]
+    fixed = Batch.of(Schema.of(("value", t.RawType())), [("a",), (None,)])
+    assert [b.columns[0] is fixed.columns[0] for b in for_consumers(fixed, 2)] == [True, True]

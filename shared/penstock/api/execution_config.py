@@ -61,7 +61,8 @@ class ExecutionConfig:
         return {k.removeprefix(PARAMETERS): v for k, v in found.items() if k.startswith(PARAMETERS)}
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Changes nothing: chained functions always get each other's records without a copy."""
+        """Changes nothing: a stream's only consumer always gets its records without a copy, and several consumers
+        have records of their own."""
         return self
 
     def is_object_reuse_enabled(self) -> bool:

@@ -20,9 +20,12 @@ import numpy as np
 from penstock.columnar.python_values import is_bare
 from penstock.columnar.record_classes import taken_apart
 from penstock.types import logical as t
+from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from penstock.types.batch import Batch
 
 #: Types of values that a program can change in place, if a list, a dictionary or an instance holds them.
 _CHANGING = (t.RowType, t.ArrayType, t.MapType, t.MultisetType, t.RawType)
@@ -75,6 +78,28 @@ def taken(value: Any) -> Any:
         return copy.deepcopy(value)
     except TypeError:
         return value
+
+
+def for_consumers(batch: Batch, consumers: int) -> Iterator[Batch]:
+    """``batch`` for each of its consumers in one process, of which one may change a record in place: all but the last
+    get Python objects of their own, each when it is asked for."""
+    for _ in range(consumers - 1):
+        yield _own(batch)
+    yield batch
+
+
+def _own(batch: Batch) -> Batch:
+    columns = [_own_column(c) if isinstance(c.type, t.RawType) else c for c in batch.columns]
+    return batch.with_columns(batch.schema, columns)
+
+
+def _own_column(column: Column) -> Column:
+    values = column.values
+    if not isinstance(values, np.ndarray) or _FIXED.issuperset(map(type, values)):
+        return column
+    copied = np.empty(len(values), object)
+    copied[:] = list(map(taken, values))
+    return Column(column.type, copied, column.valid)
 
 
 @lru_cache(maxsize=1024)

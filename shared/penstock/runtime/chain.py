@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.columnar.emitted import for_consumers
 from penstock.errors import InternalError, PenstockError
 from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.operators.factory import make_operator
@@ -120,8 +121,9 @@ class Chain:
 
     def process(self, gate: int, batch: Batch) -> Iterator[None]:
         """Processes rows of an input gate."""
-        for node, _, input_index in self.gates.get(gate, ()):
-            yield from self._feed(node, input_index, batch)
+        targets = self.gates.get(gate, ())
+        for (node, _, input_index), own in zip(targets, for_consumers(batch, len(targets)), strict=False):
+            yield from self._feed(node, input_index, own)
 
     def emit(self, node: ChainNode, outputs: Iterator[Output]) -> Iterator[None]:
         """Passes on the output of an operator's generator."""
@@ -141,10 +143,11 @@ class Chain:
                 counters["numRecordsOut"] += batch.num_rows
                 if route is not None:
                     edges, targets = route
+                    own = for_consumers(batch, len(targets) + len(edges))
                     for target, _, input_index in targets:
-                        yield from self._feed(target, input_index, batch)
+                        yield from self._feed(target, input_index, next(own))
                     for edge in edges:
-                        edge.write(batch)
+                        edge.write(next(own))
                 if maker is not None:
                     yield from self.made_watermark(node, maker.current_watermark(), maker.idle())
                 yield
