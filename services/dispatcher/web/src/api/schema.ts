@@ -1938,6 +1938,102 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/jobs/{job}/dead-letters/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: {
+                    into?: string;
+                };
+                header?: never;
+                path: {
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Sends the dead letters of the job again, once, into itself or the job `into`. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Replayed"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    after?: string;
+                };
+                header?: never;
+                path: {
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Server-sent events, resumed after `Last-Event-ID` (or `after`); 204 if the job has ended and nothing is left to tell. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobEventStream"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/jobs/{job}/exceptions": {
         parameters: {
             query?: never;
@@ -3826,6 +3922,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/jobs/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    after?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Server-sent events, resumed after `Last-Event-ID` (or `after`), of all jobs. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobEventStream"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/jobs/metrics": {
         parameters: {
             query?: never;
@@ -4167,6 +4309,50 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["Operation"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schema/job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The JSON Schema of a job spec, for editors. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": Record<string, never>;
                     };
                 };
                 /** @description An error. */
@@ -4945,6 +5131,22 @@ export interface components {
             "user-accumulators": components["schemas"]["Accumulator"][];
         };
         /**
+         * ChainGuarantee
+         * @description What holds from the sources of one sink to its table.
+         *
+         *         ``gives``: of the whole chain; ``because``: what makes it less than the sink gives, or more than it seems.
+         *         ``latency``: how long a transactional sink keeps rows back; empty: it does not.
+         */
+        ChainGuarantee: {
+            /** @default  */
+            because: string;
+            gives: string;
+            /** @default  */
+            latency: string;
+            sink: components["schemas"]["Guarantee"];
+            sources: components["schemas"]["Guarantee"][];
+        };
+        /**
          * Checkpoint
          * @description One checkpoint. ``className`` tells Flink's clients whether it is completed or failed. ``tasks``:
          *         vertex id → its work, if one checkpoint was requested.
@@ -4978,6 +5180,32 @@ export interface components {
                 [key: string]: components["schemas"]["TaskCheckpoint"];
             };
             trigger_timestamp: number;
+        };
+        /**
+         * CheckpointChanged
+         * @description A checkpoint or savepoint has begun (IN_PROGRESS), is COMPLETED or FAILED. ``kind``: checkpoint, savepoint, stop or
+         *         drain. ``checkpoint_id``: 0 if it never began. ``size_bytes``: written for it.
+         */
+        CheckpointChanged: {
+            checkpoint_id: number;
+            /** @default null */
+            duration_ms: number | null;
+            epoch: number;
+            /** @default null */
+            failure: string | null;
+            job_id: string;
+            kind: string;
+            /** @default null */
+            path: string | null;
+            sequence: number;
+            /** @default 0 */
+            size_bytes: number;
+            status: string;
+            timestamp_ms: number;
+            /** @default null */
+            trigger_id: string | null;
+            /** @enum {unknown} */
+            type: "checkpoint-changed";
         };
         /**
          * CheckpointConfig
@@ -5155,6 +5383,13 @@ export interface components {
             errors: string[];
         };
         /**
+         * EventGap
+         * @description Events are missing here.
+         */
+        EventGap: {
+            reason: string;
+        };
+        /**
          * ExceptionEntry
          * @description One failure. ``stacktrace``: the user's traceback comes first. ``timestamp``: ms. ``endpoint``: the id
          *         of the task manager.
@@ -5207,6 +5442,34 @@ export interface components {
             status: components["schemas"]["StatusId"];
         };
         /**
+         * ExecutionState
+         * @description The state of one attempt of one subtask; the module's docstring has the diagram.
+         * @enum {unknown}
+         */
+        ExecutionState: "CANCELED" | "CANCELING" | "CREATED" | "DEPLOYING" | "FAILED" | "FINISHED" | "INITIALIZING" | "RUNNING" | "SCHEDULED";
+        /**
+         * ExecutionStateChanged
+         * @description A subtask's execution has another state. ``previous``: None for a new execution, or for one whose task the
+         *         master has just adopted.
+         */
+        ExecutionStateChanged: {
+            attempt: number;
+            epoch: number;
+            job_id: string;
+            /** @default null */
+            previous: components["schemas"]["ExecutionState"] | null;
+            sequence: number;
+            state: components["schemas"]["ExecutionState"];
+            subtask_index: number;
+            /** @default null */
+            taskmanager_id: string | null;
+            timestamp_ms: number;
+            /** @enum {unknown} */
+            type: "execution-state-changed";
+            vertex_id: string;
+            vertex_name: string;
+        };
+        /**
          * Externalization
          * @description Whether the last checkpoints stay when the job ends, and whether a cancellation deletes them.
          */
@@ -5225,6 +5488,28 @@ export interface components {
             error: Record<string, never> | null;
             "serialized-throwable": string;
             "stack-trace": string;
+        };
+        /**
+         * FailureNoted
+         * @description A failure of the job. ``code`` and ``message``: of the error, in short; GET /jobs/{id}/exceptions has the
+         *         traceback. ``concurrent``: it came before the job had restarted after an earlier one.
+         */
+        FailureNoted: {
+            attempt: number;
+            code: string;
+            /** @default false */
+            concurrent: boolean;
+            epoch: number;
+            job_id: string;
+            message: string;
+            sequence: number;
+            /** @default null */
+            task: string | null;
+            /** @default null */
+            taskmanager_id: string | null;
+            timestamp_ms: number;
+            /** @enum {unknown} */
+            type: "failure-noted";
         };
         /**
          * Features
@@ -5300,6 +5585,15 @@ export interface components {
             time: number;
         };
         /**
+         * Guarantee
+         * @description What one source, or one sink, gives by itself.
+         */
+        Guarantee: {
+            gives: string;
+            name: string;
+            uid: string;
+        };
+        /**
          * Hardware
          * @description Sizes are in bytes; 0: not reported.
          */
@@ -5373,6 +5667,7 @@ export interface components {
             duration: number;
             "end-time": number;
             epoch: number;
+            guarantees: components["schemas"]["ChainGuarantee"][];
             /** @default false */
             isStoppable: boolean;
             jid: string;
@@ -5429,6 +5724,18 @@ export interface components {
             name: string;
         };
         /**
+         * JobEventStream
+         * @description The data of the server-sent events, by their names.
+         */
+        JobEventStream: {
+            checkpoint_changed: components["schemas"]["CheckpointChanged"];
+            execution_state_changed: components["schemas"]["ExecutionStateChanged"];
+            failure_noted: components["schemas"]["FailureNoted"];
+            gap: components["schemas"]["EventGap"];
+            job_master_changed: components["schemas"]["JobMasterChanged"];
+            job_status_changed: components["schemas"]["JobStatusChanged"];
+        };
+        /**
          * JobExceptions
          * @description ``GET /jobs/{id}/exceptions``
          */
@@ -5452,6 +5759,19 @@ export interface components {
         JobIdWithStatus: {
             id: string;
             status: string;
+        };
+        /**
+         * JobMasterChanged
+         * @description A master leads the job from now on: the first event of each epoch.
+         */
+        JobMasterChanged: {
+            epoch: number;
+            job_id: string;
+            jobmanager_id: string;
+            sequence: number;
+            timestamp_ms: number;
+            /** @enum {unknown} */
+            type: "job-master-changed";
         };
         /**
          * JobPlan
@@ -5546,6 +5866,27 @@ export interface components {
             status: string;
         };
         /**
+         * JobStatus
+         * @description The status of a job; the module's docstring has the diagram.
+         * @enum {unknown}
+         */
+        JobStatus: "CANCELED" | "CANCELLING" | "CREATED" | "FAILED" | "FAILING" | "FINISHED" | "INITIALIZING" | "RECONCILING" | "RESTARTING" | "RUNNING" | "SUSPENDED";
+        /**
+         * JobStatusChanged
+         * @description The job has another status. ``attempt``: how often it was started.
+         */
+        JobStatusChanged: {
+            attempt: number;
+            epoch: number;
+            job_id: string;
+            previous: components["schemas"]["JobStatus"];
+            sequence: number;
+            status: components["schemas"]["JobStatus"];
+            timestamp_ms: number;
+            /** @enum {unknown} */
+            type: "job-status-changed";
+        };
+        /**
          * JobVertex
          * @description One vertex of a job. ``tasks``: every execution state → number of subtasks.
          */
@@ -5564,6 +5905,15 @@ export interface components {
             tasks: {
                 [key: string]: number;
             };
+        };
+        /**
+         * KeptLetters
+         * @description Letters of an operator that cannot be sent again, and why.
+         */
+        KeptLetters: {
+            letters: number;
+            operator: string;
+            reason: string;
         };
         /**
          * LatestCheckpoints
@@ -5853,6 +6203,19 @@ export interface components {
             acknowledged: number;
             size: number;
             total: number;
+        };
+        /**
+         * Replayed
+         * @description The result of a request to replay dead letters: how many were given to the job ``into``.
+         *
+         *         ``already``: letters that were given to a job before. ``unconfirmed``: letters whose checkpoint is not complete yet.
+         */
+        Replayed: {
+            already: number;
+            asked: number;
+            into: string;
+            kept: components["schemas"]["KeptLetters"][];
+            unconfirmed: number;
         };
         /**
          * RescaleConfig

@@ -10,6 +10,8 @@ interface Letter {
   error: unknown;
   record: unknown;
   time_ms: number;
+  state: string;
+  kept: string;
 }
 
 export function DeadLettersTab({ job }: { job: Schemas["Job"] }): ReactElement {
@@ -38,6 +40,7 @@ export function DeadLettersTab({ job }: { job: Schemas["Job"] }): ReactElement {
           <thead>
             <tr>
               <th>When</th>
+              <th>State</th>
               <th>Operator</th>
               <th>Error</th>
               <th>Record</th>
@@ -47,6 +50,7 @@ export function DeadLettersTab({ job }: { job: Schemas["Job"] }): ReactElement {
             {letters.map((letter, i) => (
               <tr key={i}>
                 <td className="nowrap dim small">{moment(letter.time_ms)}</td>
+                <td title={letter.kept}>{letter.state}</td>
                 <td>
                   {letter.operator}
                   {letter.where && <div className="dim small">{letter.where}</div>}

@@ -7,6 +7,7 @@ import { go, to } from "../../lib/router";
 import { JobGraph } from "../../graph/JobGraph";
 import { BusyLegend, BusyMeter, Card, Empty, Segments, State } from "../../ui/parts";
 import { Chart } from "../../ui/chart";
+import { Guarantees } from "./Guarantees";
 import { VertexDrawer } from "./VertexDrawer";
 
 export function GraphTab({ live, vertex, part }: { live: Schemas["LiveJob"]; vertex: string | undefined; part: string }): ReactElement {
@@ -38,6 +39,7 @@ export function GraphTab({ live, vertex, part }: { live: Schemas["LiveJob"]; ver
         {shown === "graph" ? <JobGraph job={job} why={why} selected={vertex} onSelect={(id) => go("jobs", job.jid, "graph", id)} /> : <VertexTable job={job} />}
       </Card>
       <JobCharts job={job} />
+      <Guarantees job={job} />
       {chosen && <VertexDrawer key={chosen.id} job={job} vertex={chosen} why={why} part={part} />}
     </div>
   );
