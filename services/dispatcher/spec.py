@@ -120,6 +120,7 @@ def spec_of(tree: Any) -> JobSpec:
             got=got,
             remedy="e.g.  sql: INSERT INTO …",
         )
+    _check_encodable(tree)
     for name in tree:
         if name not in _FIELDS:
             raise SpecError(
@@ -149,6 +150,22 @@ def _wrong_type(err: msgspec.ValidationError, what: str) -> SpecError:
         got=found[2] if found else None,
         where=f"field '{where}'" if where else None,
     )
+
+
+def _check_encodable(tree: Any) -> None:
+    """Raises SpecError if a text anywhere in the spec is no Unicode: neither the spec nor an error that shows the text could
+    be sent on."""
+    try:
+        msgspec.json.encode(tree, enc_hook=str)
+    except UnicodeEncodeError as err:
+        raise SpecError(
+            "a text of the job spec has half of a surrogate pair",
+            expected="text that can be encoded as UTF-8",
+            got=ascii(err.object[max(0, err.start - 20) : err.end + 20]),
+            remedy="write a character beyond U+FFFF as both halves, or as itself",
+        ) from None
+    except (TypeError, RecursionError):
+        return  # other types and too deep ones are named by the checks that follow
 
 
 def _check_texts(spec: JobSpec) -> None:

@@ -96,6 +96,9 @@ SPECS = [
     b'{"sql": "SELECT 1", "args": ["\\u0000"]}',
     b'{"type": "submit-job", "command_id": "x", "spec": {"sql": "SELECT 1", "args": ["\\ud800"]}}',
     b'{"type": "submit-job", "command_id": "\\ud800", "spec": {"sql": "SELECT 1", "job_id": "x"}}',
+    b'{"type": "submit-job", "command_id": "x", "spec": {"sql": "SELECT 1", "args": "\\ud800"}}',
+    b'{"type": "submit-job", "command_id": "x", "spec": {"\\ud800": 1}}',
+    b'{"type": "submit-job", "command_id": "x", "spec": {"job_graph": {"a": "\\ud800"}}}',
     b"\xff\xfe",
     b"",
 ]
