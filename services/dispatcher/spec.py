@@ -164,8 +164,8 @@ def _check_encodable(tree: Any) -> None:
             got=ascii(err.object[max(0, err.start - 20) : err.end + 20]),
             remedy="write a character beyond U+FFFF as both halves, or as itself",
         ) from None
-    except (TypeError, RecursionError):
-        return  # other types and too deep ones are named by the checks that follow
+    except (TypeError, ValueError, RecursionError):
+        return  # other types, endless numbers and too deep ones are named by the checks that follow
 
 
 def _check_texts(spec: JobSpec) -> None:
