@@ -16,6 +16,8 @@ from penstock.reserving import port_of, reserve_port
 from tests.servers.postgres_server import account
 
 USER, PASSWORD = "penstock", "a-password-of-tests"
+#: How long a server may take to start, and a statement to end: against hanging only.
+_PATIENCE_S = 180
 
 
 def _program(name: str) -> str | None:
@@ -77,17 +79,21 @@ class MariaDbServer:
             [*self._command(), f"--datadir={self._folder / 'data'}", f"--port={self.port}", "--bind-address=127.0.0.1",
              f"--socket={self._folder / 'socket'}", f"--pid-file={self._folder / 'pid'}", f"--init-file={self._first}",
              "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", "--skip-name-resolve",
-             "--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--default-time-zone=+05:30", *self._more],
+             "--log-bin=binlog", "--server-id=1", f"--lock-wait-timeout={_PATIENCE_S // 2}", "--binlog-format=ROW", "--default-time-zone=+05:30", *self._more],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, preexec_fn=die_with_parent_after_exec, **self._as,
         )  # fmt: skip
         log.close()
+        until = time.monotonic() + _PATIENCE_S
         while True:
             if self._process.poll() is not None:
                 raise RuntimeError(f"the server ended: {(self._folder / 'server.log').read_text()[-2000:]}")
             try:
                 self.connect().close()
                 return
-            except pymysql.err.OperationalError:
+            except pymysql.err.OperationalError as err:
+                if time.monotonic() > until:
+                    said = (self._folder / "server.log").read_text()[-2000:]
+                    raise RuntimeError(f"the server does not answer ({err}): {said}") from None
                 time.sleep(0.05)
 
     def kill(self) -> None:
@@ -114,6 +120,9 @@ class MariaDbServer:
             database=database,
             autocommit=True,
             ssl_disabled=True,
+            connect_timeout=10,
+            read_timeout=_PATIENCE_S,
+            write_timeout=_PATIENCE_S,
         )
 
     def execute(self, statement: str, *values: Any, database: str | None = None) -> list[tuple[Any, ...]]:

@@ -40,6 +40,23 @@ async def test_the_rows_and_all_changes_come_exactly_once_over_restores(server, 
     await followed(server, database, seed, ORDERS, batch_rows=batch_rows)
 
 
+@pytest.mark.parametrize("rows", [0, 97, 194])
+async def test_a_snapshot_whose_last_chunk_has_no_rows_ends(server, database, rows):
+    """Nobody writes meanwhile, so that nothing else moves the reader on."""
+    orders(server, database, rows=max(1, rows))
+    server.execute("DELETE FROM orders WHERE id > %s", 2 * rows, database=database)
+    given = options(server, database, "orders", **{"scan.incremental.snapshot.chunk.size": "97"})
+    reading = Reading(ORDERS, given, batch_rows=97)
+    await reading.start()
+    try:
+        assert len(await reading.rows()) == rows
+        assert reading.position()[0].position["cursor"] is None
+        server.execute("INSERT INTO orders VALUES (1, 'after', 0)", database=database)
+        assert await reading.rows(1) == [(INS, (1, "after", 0))]
+    finally:
+        await reading.stop()
+
+
 async def test_texts_are_cut_into_chunks_in_the_order_of_their_collation(server, database):
     schema = Schema.of(("id", t.VarCharType()), ("name", t.VarCharType()), ("n", t.IntType()))
     made = "CONCAT(CASE seq MOD 3 WHEN 0 THEN 'Ö' WHEN 1 THEN 'o' ELSE 'P''\\\\' END, seq * 2)"

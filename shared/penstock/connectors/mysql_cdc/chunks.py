@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.mysql_cdc.database import failure, is_mariadb, log_end, quoted, rows
+from penstock.connectors.mysql_cdc.database import failure, is_mariadb, log_end, place, quoted, rows
 from penstock.connectors.mysql_cdc.keys import behind_sql, key_part
 from penstock.connectors.mysql_cdc.position import Gtids, Place
 from penstock.connectors.mysql_cdc.values import column_of_texts
+from penstock.errors import ExternalError
 from penstock.types.logical import Field
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+#: A view comes to what the log already has within milliseconds; the reader's slot stands still meanwhile.
+_MOST_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,9 @@ class ChunkReader:
 
     def _begin(self, cursor: Any, seen: Place | None) -> tuple[int, int] | None:
         """Begin the chunk's transaction. Gives the place of the log that its view is of, where the server says
-        it (MariaDB); None: what it may have seen must be asked for afterwards."""
-        pause_s = 0.001
+        it (MariaDB); None: what it may have seen must be asked for afterwards. ExternalError if no view comes that has
+        seen ``seen``."""
+        pause_s, until = 0.001, time.monotonic() + _MOST_WAIT_S
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         while True:
             if not self._mariadb:
@@ -126,6 +130,14 @@ class ChunkReader:
                 if seen is None or self._saw(cursor, file, pos, seen):
                     return Place(file, pos).order
                 cursor.execute("ROLLBACK")
+            if time.monotonic() > until:
+                raise ExternalError(
+                    "the server shows no rows as new as the changes that its log has given",
+                    expected=f"a view that has seen {seen}",
+                    got="none" if not self._mariadb else f"one of {file}, byte {pos}",
+                    where=place(self._options),
+                    remedy="check that the server is the one that wrote the log, and no replica that lags behind it",
+                )
             time.sleep(pause_s)
             pause_s = min(0.2, pause_s * 2)
 

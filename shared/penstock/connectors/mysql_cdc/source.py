@@ -203,9 +203,10 @@ class MySqlCdcReader(FollowingReader):
         after = Position(run.place, run.events, run.done, position.cursor)
         self._cut(several, run, after)
         self._idle = not run.rows and not run.events
-        released = self._release(after)
         if not self._ready:
             self._position = after
+        # A chunk without rows moves the position itself.
+        released = self._release(after)
         return bool(self._ready) or run.more or bool(run.rows) or released
 
     def _outside(self, rows: ChangeRows, cursor: Cursor) -> ChangeRows:
