@@ -59,6 +59,8 @@ class SinkOperator(SinkDriver):
         self._spec = spec
         self._constraints = Constraints(spec)
         self._writer: SinkWriter | None = None
+        #: Whether the writer is being closed, or was.
+        self._over = False
         self._restored: list[bytes] = []
         #: The lock under which flushes, pre-commits and commits of the writer run, so that they never overlap.
         self._turn = asyncio.Lock()
@@ -130,7 +132,7 @@ class SinkOperator(SinkDriver):
         return {"committables": list(committables)}
 
     def away(self) -> str | None:
-        return None if self._writer is None else self._writer.away()
+        return None if self._writer is None or self._over else self._writer.away()
 
     async def commit(self, checkpoint_id: int) -> None:
         async with self._turn:
@@ -144,6 +146,7 @@ class SinkOperator(SinkDriver):
             await self.writer.finish()
 
     async def stop(self) -> None:
+        self._over = True
         if self._writer is not None:
             await self._writer.close()
 

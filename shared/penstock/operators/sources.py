@@ -57,6 +57,8 @@ class SourceOperator(SourceDriver):
         self._dormant: set[str] = set()
         self._arrival = 0
         self._stopped = False
+        #: Whether the reader is being closed, or was.
+        self._over = False
         #: The split whose rows were polled last, for errors.
         self._split_id = ""
         #: The positions in each checkpoint that is neither complete nor aborted.
@@ -269,7 +271,7 @@ class SourceOperator(SourceDriver):
         self._watermarks.not_asked(for_ms)
 
     def away(self) -> str | None:
-        return None if self._reader is None else self._reader.away()
+        return None if self._reader is None or self._over else self._reader.away()
 
     def watermark_holder(self) -> str | None:
         split = self._watermarks.holder()
@@ -314,6 +316,7 @@ class SourceOperator(SourceDriver):
         self._reader.on_checkpoint_complete(checkpoint_id, positions)
 
     async def stop(self) -> None:
+        self._over = True
         if self._reader is not None:
             await self._reader.close()
 

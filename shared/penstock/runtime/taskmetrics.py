@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.operators.drivers import SinkDriver, SourceDriver
@@ -47,6 +47,9 @@ class TaskClock:
         self._last, self._last_at = dict(self.seconds), self._at
         self._totals = totals
         return ms, rates
+
+
+T = TypeVar("T")
 
 
 def collect_metrics(task: Task) -> TaskMetrics:
@@ -103,10 +106,10 @@ def collect_metrics(task: Task) -> TaskMetrics:
 def _away(task: Task) -> tuple[str, ...]:
     """The servers outside that the sources and sinks of the task wait for, and why."""
     outside = [n.operator for n in task.chain.nodes if isinstance(n.operator, SourceDriver | SinkDriver)]
-    return tuple(said for said in (operator.away() for operator in outside) if said)
+    return tuple(said for said in (_read(operator.away) for operator in outside) if said)
 
 
-def _read(gauge: Callable[[], float | int | None]) -> float | int | None:
+def _read(gauge: Callable[[], T | None]) -> T | None:
     """The value of a gauge; None if it raises. A gauge may be the user's code, and must not stop the
     report."""
     try:
