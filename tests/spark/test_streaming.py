@@ -119,7 +119,7 @@ _SETUP = {
 ELSEWHERE = (
     s.KeyedProcessSpec, s.KeyedWindowSpec, s.PythonSpec, s.RecordTimeSpec,  # below, and test_datastream.py
     s.AsyncCalcSpec, s.AsyncWaitSpec, s.AssignWatermarksSpec, s.WindowMaximumSpec,
-    s.MaterializeSpec, s.NormalizeSpec, s.OverFinalSpec, s.SortSpec, s.RowKindSpec,  # refused by kind: test_by_kind
+    s.MaterializeSpec, s.NormalizeSpec, s.OverFinalSpec, s.SortSpec, s.RowKindSpec, s.FinalRowsSpec, s.FunctionSourceSpec,  # refused by kind: test_by_kind
     s.EnumeratorSpec, s.SparkQuerySpec, s.SparkProgramSpec,  # never part of what Spark runs
     s.RegisteredSpec,  # operators of other packages say it themselves
 )  # fmt: skip
@@ -230,6 +230,8 @@ def test_every_kind_of_operator_is_shown(tmp_path: Path) -> None:
         (s.OverFinalSpec(partition=(), order=(), aggregates=()), "does not end"),
         (s.SortSpec(order=()), "does not end"),
         (s.RowKindSpec(kind="append"), "takes rows back"),
+        (s.FinalRowsSpec(keys=(0,)), "does not end"),
+        (s.FunctionSourceSpec(function="f"), "a source that is a function"),
     ],
 )
 def test_by_kind(spec: s.OperatorSpec, reason: str) -> None:
