@@ -42,7 +42,8 @@ def test_the_hanging_test_and_its_stack_are_named(tmp_path: Path) -> None:
         "loadfile",
         "test_it.py",
     ]
-    env = {**os.environ, "PYTHONPATH": ROOT}
+    # Options for the run that this test is part of are none of the run that it starts.
+    env = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"} | {"PYTHONPATH": ROOT}
     with out.open("wb") as to:
         process = subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=to, stderr=to)
     try:

@@ -39,6 +39,8 @@ class Dispatcher:
         if request.method == "PATCH":
             self.cancelled.append(job_id)
             return httpx.Response(202)
+        if path.endswith("/accumulators"):
+            return httpx.Response(200, json={"job-accumulators": [], "user-task-accumulators": []})
         if path.endswith("/exceptions"):
             return httpx.Response(200, json={"root-error": self.error})
         if path.endswith("/results"):

@@ -57,6 +57,7 @@ REPLACED = {
         "parse_partition",
         "consume_pipe",
     ),
+    "_parse_hint": (),
     "_parse_placeholder": (),
     "_parse_table_parts": ("schema", "is_db_reference", "wildcard", "fast"),
     "_parse_type": ("parse_interval", "fallback_to_identifier"),
