@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.config import DEAD_LETTER_REPLAY_MS
-from penstock.errors import ExternalError
+from penstock.errors import PenstockError
 from penstock.log_events import EventLog
 from penstock.messages.layout import replayed_prefix, replays_prefix
 from penstock.operators.letters import Letter
@@ -70,10 +70,12 @@ class Replays:
                 for key, _ in await store.list(prefix):
                     name = key.removeprefix(prefix)
                     if name not in taken:
-                        letters = await _letters(store, key)
+                        batches = await source.replayed(await _letters(store, key))
                         taken.add(name)
-                        self._task.do(self._send(node, name, await source.replayed(letters)))
-            except ExternalError as err:
+                        self._task.do(self._send(node, name, batches))
+            except PenstockError as err:
+                # The request stays: the store or a server may come back, or a job that can read the letters goes on
+                # from here. A job that runs well does not fail for letters of another one.
                 _log.warning("dead_letters_not_replayed", operator=node.node.name, error=err)
             await asyncio.sleep(self._interval_s)
 
