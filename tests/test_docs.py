@@ -16,7 +16,7 @@ import pytest
 import penstock.api
 from penstock.api.planner import plan_spec
 from penstock.cli.page import markdown
-from penstock.connectors.registry import get_connector, known_connectors
+from penstock.connectors.registry import CONNECTORS, known_connectors
 from penstock.formats.registry import get_format, known_formats
 from penstock.messages.cluster import JobSpec
 from penstock.snapshots.writing import TRAILER_BYTES, parse_footer, parse_trailer
@@ -102,7 +102,7 @@ def test_every_option_of_a_connector_or_format_is_on_its_page() -> None:
     options = {
         key
         for name in known_connectors()
-        if type(connector := get_connector(name)).__module__.startswith("penstock.")
+        if type(connector := CONNECTORS.find(name)).__module__.startswith("penstock.")
         for key in connector.options
     }
     for name in known_formats():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.connectors.base import TableInfo
-from penstock.connectors.registry import get_connector, known_connectors
+from penstock.connectors.registry import CONNECTORS, get_connector, known_connectors
 from penstock.errors import UnsupportedError
 from penstock.jobgraph.graph import JobGraph
 from penstock.sql.session import SqlSession
@@ -52,8 +52,9 @@ PARTS = {"hybrid"}
 
 
 def test_every_connector_is_in_the_table() -> None:
+    # Connectors of packages from elsewhere, which other tests of this process declare, are not in the table.
     ours = {
-        n for n in known_connectors() if type(get_connector(n)).__module__.startswith("penstock.connectors")
+        n for n in known_connectors() if type(CONNECTORS.find(n)).__module__.startswith("penstock.connectors")
     }
     assert ours == {name for name, *_ in GIVEN} | PARTS
 
