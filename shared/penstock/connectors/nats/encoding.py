@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.connectors.nats.client import BATCH_HEADER
-from penstock.connectors.nats.subjects import SubjectTemplate
+from penstock.connectors.nats.subjects import SubjectTemplate, is_subject
 from penstock.errors import RecordError
 from penstock.formats import get_format
-from penstock.formats.reporting import redact
+from penstock.formats.reporting import redact, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from penstock.connectors.base import SourceContext, TableInfo
@@ -48,9 +48,10 @@ class MessageEncoder:
         """Open the encoder; must be called before the first batch."""
         await self._encoder.open()
 
-    def encode(self, batch: Batch) -> list[OutMessage]:
-        """The messages of a batch; rows that a policy rejects are left out."""
-        subjects = self.template.subjects(batch, lambda i, err: self._reject(batch.slice(i, 1), err))
+    def encode(self, batch: Batch, own: Sequence[str | None] | None = None) -> list[OutMessage]:
+        """The messages of a batch; rows that a policy rejects are left out. ``own``: the subject of each row,
+        None where the template says it."""
+        subjects = self._subjects(batch, own)
         if self._batched:
             return self._encode_batched(batch, subjects)
         limit = self.max_payload - _OVERHEAD_BYTES
@@ -63,6 +64,28 @@ class MessageEncoder:
                 continue
             out.append(OutMessage(subject, data, None))
         return out
+
+    def _subjects(self, batch: Batch, own: Sequence[str | None] | None) -> list[str | None]:
+        if own is None:
+            return self.template.subjects(batch, lambda i, err: self._reject(batch.slice(i, 1), err))
+
+        def of_template(i: int, err: RecordError) -> None:
+            if own[i] is None:
+                self._reject(batch.slice(i, 1), err)
+
+        subjects = self.template.subjects(batch, of_template)
+        for i, subject in enumerate(own):
+            if subject is None:
+                continue
+            subjects[i] = subject if is_subject(subject) else None
+            if subjects[i] is None:
+                error = RecordError(
+                    "column 'subject' holds no subject of NATS",
+                    expected="tokens joined by dots, without blanks and wildcards",
+                    got=shorten(subject),
+                )
+                self._reject(batch.slice(i, 1), error)
+        return subjects
 
     def _encode_batched(self, batch: Batch, subjects: list[str | None]) -> list[OutMessage]:
         out: list[OutMessage] = []

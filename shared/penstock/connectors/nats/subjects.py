@@ -26,6 +26,11 @@ def has_wildcard(subject: str) -> bool:
     return any(token in ("*", ">") for token in subject.split("."))
 
 
+def is_subject(text: str) -> bool:
+    """Whether a message can be published to the subject: tokens joined by dots, no blank, no wildcard."""
+    return all(text.split(".")) and not re.search(r"[\s*>]", text)
+
+
 def overlaps(a: str, b: str) -> bool:
     """Whether some subject matches both filters."""
     left, right = a.split("."), b.split(".")

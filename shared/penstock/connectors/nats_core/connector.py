@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, Split, TableInfo
 from penstock.connectors.nats.subjects import SubjectTemplate, split_filters
-from penstock.connectors.nats_core.settings import METADATA, OPTIONS, OWNER
+from penstock.connectors.nats_core.settings import METADATA, OPTIONS, OWNER, WRITABLE_METADATA
 from penstock.connectors.simple import DeclaredConnector
 from penstock.formats import message_format
 
@@ -22,6 +22,7 @@ class NatsCoreConnector(DeclaredConnector):
     location = ("subject",)
     nested_projection = True
     metadata = METADATA
+    writable_metadata = WRITABLE_METADATA
 
     def __init__(self) -> None:
         super().__init__(OPTIONS)

@@ -25,4 +25,7 @@ OPTIONS = OptionSet(
 METADATA: Mapping[str, Any] = {
     "subject": t.VarCharType(nullable=False),
     "headers": t.MapType(t.VarCharType(nullable=False), t.VarCharType(), nullable=False),
+    "reply-to": t.VarCharType(),
 }
+#: A row whose ``subject`` is not NULL is published there, not to the option's.
+WRITABLE_METADATA: Mapping[str, Any] = {"subject": t.VarCharType()}

@@ -44,7 +44,11 @@ class NatsCoreWriter(BufferedWriter):
         await self._encoder.open()
 
     def encode(self, batch: Batch) -> Sequence[Any]:
-        return self._encoder.encode(batch)
+        if "subject" not in self.ctx.metadata:
+            return self._encoder.encode(batch)
+        at = len(self.ctx.schema) + tuple(self.ctx.metadata).index("subject")
+        rows = batch.select(range(len(self.ctx.schema)))
+        return self._encoder.encode(rows, batch.columns[at].to_pylist())
 
     async def send(self, items: Sequence[Any]) -> Sequence[Any]:
         import nats.errors

@@ -51,7 +51,11 @@ class NatsCoreReader(ReceivingReader):
                 headers = message.headers or {}
                 if self._bounded and headers.get(END_HEADER) == "true":
                     return
-                told = {"subject": message.subject, "headers": list(headers.items())}
+                told = {
+                    "subject": message.subject,
+                    "headers": list(headers.items()),
+                    "reply-to": message.reply or None,
+                }
                 await self.put(place, Arrived(message.data, f"subject '{message.subject}'", told))
         finally:
             if not self._client.is_closed:
