@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak classes test-servers quick fuzz hostile check docs web bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test soak classes test-servers quick fuzz hostile check docs pictures web bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -87,6 +87,10 @@ check: $(STAMP) ## lint, format, strict types, layers, dead code, names and link
 
 docs: $(DOCS)/.installed ## make the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+
+pictures: $(STAMP) $(DOCS)/.installed ## draw what comes out of the small examples: docs/examples/*.svg
+	$(BIN)/python -m examples.pictures rows out/pictures
+	$(DOCS)/bin/python examples/pictures.py draw out/pictures
 
 $(DOCS)/.installed: docs/requirements.lock
 	$(PYTHON) -m venv $(DOCS)

@@ -1,7 +1,9 @@
-"""What the examples share: a project's steps, one job after the other, on a cluster."""
+"""What the examples share: a project's steps, one job after the other, on a cluster; and the command line."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -47,3 +49,9 @@ def run(console: Console, client: ClusterClient, planned: Planned) -> None:
     engine = planned[1].job_graph.plan.splitlines()[1]
     seconds = time.monotonic() - started
     console.print(f"step '{name}': {seconds:.1f} s; engine {engine}", soft_wrap=True)
+
+
+def penstock(*words: str) -> str:
+    """What a command of ``penstock`` prints. CalledProcessError if it fails, with both outputs."""
+    command = [sys.executable, "-m", "penstock.cli.main", *words]
+    return subprocess.run(command, check=True, text=True, capture_output=True).stdout.strip()

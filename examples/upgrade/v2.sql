@@ -1,0 +1,31 @@
+-- Version 2: the totals go on counting, and dear orders are counted besides. Regions with few orders are left out.
+
+SET 'pipeline.name' = 'sales';
+SET 'execution.runtime-mode' = 'STREAMING';  -- the orders never end in practice
+SET 'execution.checkpointing.interval' = '1 s';
+
+CREATE TABLE orders (
+  id     BIGINT,
+  cents  BIGINT,
+  region AS CAST(CASE MOD(id, 3) WHEN 0 THEN 'north' WHEN 1 THEN 'south' ELSE 'west' END AS STRING)
+) WITH (
+  'connector' = 'datagen',
+  'rows-per-second' = '900',
+  'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '1000000000',
+  'fields.cents.min' = '100', 'fields.cents.max' = '9900'
+);
+
+CREATE TABLE totals (region STRING, orders BIGINT, cents BIGINT, PRIMARY KEY (region) NOT ENFORCED)
+WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:out/upgrade/sales.db', 'table-name' = 'totals');
+
+CREATE TABLE dear (region STRING, orders BIGINT, PRIMARY KEY (region) NOT ENFORCED)
+WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:out/upgrade/sales.db', 'table-name' = 'dear');
+
+EXECUTE STATEMENT SET
+BEGIN
+  INSERT INTO dear
+  SELECT region, COUNT(*) FROM orders WHERE cents > 9000 GROUP BY region;
+
+  INSERT INTO totals
+  SELECT region, COUNT(*), SUM(cents) FROM orders GROUP BY region HAVING COUNT(*) > 5;
+END;
