@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DOCS   := .venv-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak classes test-servers quick fuzz hostile check docs pictures web bench sim tpc mutants chaos lock clean
+.PHONY: help install demo test test-long soak classes test-servers quick fuzz hostile check docs pictures web bench sim tpc mutants chaos lock clean
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
@@ -49,8 +49,11 @@ PYTEST := TMPDIR=$(TMPDIR) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 # In a fresh clone each worker would compile every test for itself: 25 s of CPU time in place of 10. One does it for all.
 COMPILED := test -d tests/sql/__pycache__ || $(BIN)/python -m pytest -q --collect-only > /dev/null
 # The archive of Spark's classes is made meanwhile, and while the pure tests run: making it keeps one core busy for a minute.
-test: $(STAMP) ## run all tests (real servers)
-	@$(CLASSES) & classes=$$!; $(COMPILED); $(PYTEST) -m "not soak"; status=$$?; wait $$classes; exit $$status
+test: $(STAMP) ## run all tests (real servers) but the repetitions of test-long and soak
+	@$(CLASSES) & classes=$$!; $(COMPILED); $(PYTEST) -m "not long and not soak"; status=$$?; wait $$classes; exit $$status
+
+test-long: $(STAMP) ## run the repetitions that CI runs too: what a cheaper test of make test proves (tests/long.py)
+	$(PYTEST) -m "long and not soak"
 
 # The tests start some 30 Sparks.
 classes: $(STAMP)
@@ -71,7 +74,7 @@ hostile: $(STAMP) ## random, truncated, deep, huge and hostile messages on REST 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
 quick: $(STAMP) ## run the tests of the pure cores (no servers, no Spark)
-	$(PYTEST) -m "not cluster and not slow and not soak" $(QUICK:%=tests/%)
+	$(PYTEST) -m "not cluster and not slow and not long and not soak" $(QUICK:%=tests/%)
 
 fuzz: $(STAMP) ## random queries on both engines against DuckDB, then new examples for the tests of random data: QUERIES=2000 FROM=1
 	$(BIN)/python -m tests.fuzz --queries $(QUERIES) --from $(FROM) --jobs $(WORKERS) --spark

@@ -27,6 +27,8 @@ from hypothesis import HealthCheck, settings
 from penstock import redaction
 from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
+from tests.costs import Costs
+from tests.long import is_long
 from tests.ordering import UnitScheduling, in_order
 from tests.rewriting import leave_product_code
 from tests.running import watch
@@ -69,9 +71,14 @@ _FEW = 16
 
 def pytest_configure(config: pytest.Config) -> None:
     watch(config)
+    config.pluginmanager.register(Costs(), "penstock-costs")
 
 
+@pytest.hookimpl(tryfirst=True)  # -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_long(item.nodeid):
+            item.add_marker("long")
     in_order(items)
 
 

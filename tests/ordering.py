@@ -27,22 +27,27 @@ PURE = (
     "types",
 )
 
+#: Files whose jobs run on the Spark of one task manager, ``spark_cluster`` of tests/e2e/conftest.py, in this order: the
+#: last kills its Spark, its job manager and its task manager.
+ON_SPARK_CLUSTER = (
+    "tests/e2e/test_python_steps.py",
+    "tests/e2e/test_spark_libraries.py",
+    "tests/e2e/test_main_job.py",
+    "tests/e2e/test_spark.py",
+    "tests/e2e/test_backfill.py",
+)
 #: Units that take longest, the longest first (of a run of all tests with --junitxml). Those that start a Spark and those
 #: that wait for a cluster alternate, so that a worker computes while another waits.
 LONGEST = (
+    "spark-cluster",
     "spark",
     "kafka",
-    "tests/e2e/test_spark.py",
     "golden-spark",
     "tests/e2e/test_bad_input.py",
-    "tests/e2e/test_backfill.py",
     "tests/e2e/test_failures.py",
-    "tests/e2e/test_spark_libraries.py",
     "tests/e2e/test_dashboard.py",
-    "tests/e2e/test_main_job.py",
     "tests/state/test_eviction_windows.py",
     "tests/extending/test_extending.py",
-    "tests/e2e/test_python_steps.py",
     "tests/state/test_resident_memory.py",
     "tests/connectors/postgres/test_jdbc_servers.py",
     "tests/cli/test_commands.py",
@@ -119,6 +124,8 @@ def unit_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if nodeid.endswith(_ON_SPARK) and file.startswith(_ON_SPARK_BESIDE):
         return "golden-spark"
+    if file in ON_SPARK_CLUSTER:
+        return "spark-cluster"
     if file.startswith(_ON_KAFKA):
         return "kafka"
     if file == _GOLDEN and nodeid.endswith("]"):
@@ -129,12 +136,13 @@ def unit_of(nodeid: str) -> str:
     return "spark" if file.startswith("tests/spark/") else file
 
 
-def rank(nodeid: str) -> tuple[int, int]:
+def rank(nodeid: str) -> tuple[int, int, int]:
     """Tests of a smaller one run earlier."""
-    unit = unit_of(nodeid)
+    unit, file = unit_of(nodeid), nodeid.partition("::")[0]
+    place = ON_SPARK_CLUSTER.index(file) if file in ON_SPARK_CLUSTER else 0
     if unit in LONGEST:
-        return 1, LONGEST.index(unit)
-    return (0, 0) if unit.startswith(tuple(f"tests/{name}/" for name in PURE)) else (2, 0)
+        return 1, LONGEST.index(unit), place
+    return (0, 0, 0) if unit.startswith(tuple(f"tests/{name}/" for name in PURE)) else (2, 0, 0)
 
 
 class UnitScheduling(LoadFileScheduling):  # type: ignore[misc]

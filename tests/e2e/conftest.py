@@ -17,6 +17,10 @@ import pytest
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 from tests.e2e.support import story_of, until_true
+from tests.ordering import unit_of
+
+#: ``spark_cluster``, while it runs.
+_STANDING: list[EmbeddedCluster] = []
 
 
 async def _ignore(_: Exception) -> None:
@@ -41,6 +45,23 @@ def make_cluster() -> Iterator[Callable[..., EmbeddedCluster]]:
     yield make
     for cluster in made:
         cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[EmbeddedCluster]:
+    """One for all files whose jobs run on the Spark of a task manager, which takes half a minute to start. Tests kill
+    parts of it; each leaves it so that the next job runs. ``tests/ordering.py`` keeps the files in one worker."""
+    with EmbeddedCluster(taskmanagers=1, slots=4) as cluster:
+        _STANDING.append(cluster)
+        yield cluster
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Behind the last of these files their cluster ends: while it only waits, it takes time from all other tests."""
+    if nextitem is None or unit_of(nextitem.nodeid) != unit_of(item.nodeid):
+        while _STANDING:
+            _STANDING.pop().stop()
 
 
 @dataclass

@@ -71,9 +71,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(taskmanagers=1, slots=4) as cluster:
-        yield cluster
+def cluster(spark_cluster: EmbeddedCluster) -> EmbeddedCluster:
+    return spark_cluster
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ def over_parquet(sql: str, folder: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [60_000, pytest.param(None, marks=pytest.mark.soak)])
 def test_nothing_late_equals_batch_by_duckdb_and_on_spark(
-    cluster, flights_run, tmp_path: Path, limit: int | None
+    cluster, spark_cluster, flights_run, tmp_path: Path, limit: int | None
 ) -> None:
     """The streaming engine over the replay, Spark over Parquet, one job: two months of flights, or all."""
     pytest.importorskip("pyspark")
@@ -120,8 +120,8 @@ def test_nothing_late_equals_batch_by_duckdb_and_on_spark(
     assert not list((run.out / "late").glob("*.parquet"))
 
     write_parquet(tmp_path, limit)
-    on_spark = flights_run(cluster, name="spark", config={"execution.engine": "spark"})
-    with ClusterClient(cluster.rest_url) as client:
+    on_spark = flights_run(spark_cluster, name="spark", config={"execution.engine": "spark"})
+    with ClusterClient(spark_cluster.rest_url) as client:
         sql = over_parquet(on_spark.spec["sql"], tmp_path)
         on_spark.job_id = client.submit({**on_spark.spec, "sql": sql})
     assert on_spark.wait()["plan"]["nodes"][0]["description"].startswith("Spark")

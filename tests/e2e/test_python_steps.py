@@ -85,8 +85,8 @@ def slow(n):
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[ClusterClient]:
-    with EmbeddedCluster(taskmanagers=1, slots=2) as cluster, ClusterClient(cluster.rest_url) as client:
+def client(spark_cluster: EmbeddedCluster) -> Iterator[ClusterClient]:
+    with ClusterClient(spark_cluster.rest_url) as client:
         yield client
 
 

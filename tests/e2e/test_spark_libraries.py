@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -20,13 +20,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 LIMIT = 30_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[EmbeddedCluster]:
+@pytest.fixture(autouse=True)
+def lent(spark_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for both examples: each would start one like it, and a Spark."""
-    with EmbeddedCluster(taskmanagers=1, slots=4) as cluster, pytest.MonkeyPatch.context() as patch:
-        for example in (delays, fleets):
-            lend(patch, example, cluster)
-        yield cluster
+    for example in (delays, fleets):
+        lend(monkeypatch, example, spark_cluster)
 
 
 def test_a_model_trained_on_spark_scores_the_stream(tmp_path: Path) -> None:

@@ -42,20 +42,22 @@ def of_engine(engine: str) -> list[str]:
     return [name for name, case in cases().items() if asked(case)]
 
 
-def in_soak(engine: str, name: str) -> bool:
-    """At parallelism 2 and in batch mode every case runs with the tests; at 1 every other and at 3 every fourth
-    does, the others in ``make soak``."""
+def marks(engine: str, name: str) -> list[pytest.MarkDecorator]:
+    """At parallelism 2 and by DuckDB every case runs with the tests; on Spark and in batch mode the first of each folder
+    and every other does, the rest in ``make test-long``. At parallelism 1 every other case and at 3 every fourth
+    runs there too, the others in ``make soak``."""
     every = {"streaming": 2, "parallel": 4}.get(engine, 1)
-    return zlib.crc32(name.encode()) % every != 0
+    if zlib.crc32(name.encode()) % every != 0:
+        return [pytest.mark.soak]
+    folder = name.rpartition("/")[0]
+    place = [other for other in sorted(cases()) if other.rpartition("/")[0] == folder].index(name)
+    repeats = every > 1 or (engine in ("spark", "batch") and place % 2 == 1)
+    return [pytest.mark.long] if repeats else []
 
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [
-        pytest.param(e, n, id=f"{n}-{e}", marks=[pytest.mark.soak] if in_soak(e, n) else [])
-        for e in ENGINES
-        for n in of_engine(e)
-    ],
+    [pytest.param(e, n, id=f"{n}-{e}", marks=marks(e, n)) for e in ENGINES for n in of_engine(e)],
 )
 def test_same_rows(engine: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     case = cases()[name]

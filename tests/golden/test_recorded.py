@@ -168,7 +168,15 @@ def _rows(case: dict[str, str], spark: Any) -> tuple[list[str], list[list[object
     ]
 
 
-@pytest.mark.parametrize("case", aggregates.recorded(), ids=lambda case: case["id"])
+def _repeats(place: int) -> list[pytest.MarkDecorator]:
+    """The streaming engine answers all of them in tests/sql/test_flink_aggregates.py, Spark every third in ``make test``."""
+    return [pytest.mark.long] if place % 3 else []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c["id"], marks=_repeats(i)) for i, c in enumerate(aggregates.recorded())],
+)
 def test_aggregates(case: dict[str, str], quick_spark: Any) -> None:
     """As recorded; where the streaming engine's answer is known to differ, Spark's does too."""
     reason = exceptions().get(case["id"]) or aggregates.exceptions().get(case["id"])

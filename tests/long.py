@@ -1,0 +1,78 @@
+"""Which tests `make test` leaves to `make test-long`, and which test of `make test` proves the same more cheaply.
+
+A test is long when it takes a good part of a minute, and a cheaper one runs the same code: one more kill where one is
+survived already, one more engine's start for a message that a test without a cluster reads, one more case of a matrix
+that the code does not tell apart. Each connector with its real server, each operator's kit, each engine, kill and
+restore, and the main job keep a test in `make test`.
+
+Matrices that leave cases out by a rule of their own (`tests/golden`) mark them where they stand.
+"""
+
+from __future__ import annotations
+
+_STATE = "tests/state"
+_KIT = "test_two_crashes_keep_the_guarantee", "test_a_crash_behind_each_step_keeps_the_guarantee"
+
+
+def _crashes(*kits: str) -> dict[str, str]:
+    """A second crash while the first is mended; one crash at each step stays."""
+    return {f"{kit}::{_KIT[0]}": f"{kit}::{_KIT[1]}" for kit in kits}
+
+
+def _cases(test: str, left: tuple[str, ...], proof: str) -> dict[str, str]:
+    """Some cases of a test; ``proof``: the case that stays."""
+    return {f"{test}[{case}]": f"{test}[{proof}]" for case in left}
+
+
+#: A test, or a case of one → what proves the same in `make test`.
+PROVED: dict[str, str] = {
+    # Spark of a cluster: one restart, one traceback, one cancel stay; examples run whole.
+    "tests/e2e/test_spark.py::test_a_dead_spark_restarts_the_job":
+        "tests/e2e/test_spark.py::test_a_stream_on_spark_goes_on_where_it_stood",
+    "tests/e2e/test_spark.py::test_a_standing_cluster_loses_a_worker":
+        "tests/e2e/test_spark.py::test_history_on_a_standing_cluster",
+    "tests/e2e/test_spark_bad_input.py::test_functions_that_fail_on_the_executors":
+        "tests/spark/test_user_functions.py::test_a_package_that_executors_lack",
+    "tests/e2e/test_spark_libraries.py::test_a_model_trained_on_spark_scores_the_stream":
+        "tests/spark/test_model.py::test_scores_are_those_of_spark",
+    "tests/e2e/test_backfill.py::test_an_aggregation_goes_on_from_the_history":
+        "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
+    "tests/e2e/test_backfill.py::test_the_users_traceback_comes_first":
+        "tests/e2e/test_spark.py::test_the_users_traceback_comes_first",
+    "tests/e2e/test_backfill.py::test_the_example":
+        "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
+    "tests/e2e/test_kafka.py::test_spark_reads_and_writes_bounded_topics":
+        "tests/spark/test_connectors.py::test_redis_is_written_and_its_streams_are_read",
+    # Killed servers, once more with another connector: its own tests crash the sink and kill the server.
+    "tests/e2e/test_search.py::test_a_killed_slot_and_a_killed_server_leave_every_document_right":
+        "tests/e2e/test_redis.py::test_killed_slots_and_a_killed_server_leave_every_sum_right",
+    "tests/e2e/test_mysql_cdc.py::test_killed_slots_and_a_killed_server_lose_and_double_no_change":
+        "tests/connectors/mysql/test_mysql_cdc.py::test_the_rows_and_all_changes_come_exactly_once_over_restores",
+    "tests/e2e/test_lakehouse.py::test_killed_slots_lose_and_double_nothing[Iceberg]":
+        "tests/e2e/test_lakehouse.py::test_killed_slots_lose_and_double_nothing[Delta]",
+    "tests/extending/test_extending.py::test_state_in_the_packages_backend_outlives_a_killed_task_manager":
+        "tests/extending/test_extending.py::test_a_real_cluster_keeps_state_in_the_packages_backend",
+    **_crashes(
+        "tests/connectors/kafka/test_kafka_conformance.py::TestKafkaSinkAtLeastOnce",
+        "tests/connectors/kafka/test_kafka_conformance.py::TestKafkaSinkExactlyOnce",
+        "tests/connectors/postgres/test_jdbc_servers.py::TestSink",
+        "tests/connectors/postgres/test_jdbc_servers.py::TestExactlyOnceSink",
+        "tests/connectors/test_conformance.py::TestToNatsAtLeastOnce",
+        "tests/connectors/test_iceberg.py::TestIcebergSink",
+    ),
+    # Memory as it is measured: the same rows from disk are proved at a tiny limit (tests/state/test_eviction*.py).
+    **_cases(f"{_STATE}/test_resident_memory.py::test_ten_times_the_limit", ("aggregate", "windows"), "join"),
+    **_cases(
+        f"{_STATE}/test_waiting_memory.py::test_ten_times_the_limit", ("temporal-join", "interval-join"), "window-join"
+    ),
+    # The other colours of the same pages.
+    "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[dark]":
+        "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[light]",
+    # The other signal of two that one handler takes.
+    "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[15]":
+        "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[2]",
+}  # fmt: skip
+
+
+def is_long(nodeid: str) -> bool:
+    return nodeid in PROVED or nodeid.partition("[")[0] in PROVED
