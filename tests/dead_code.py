@@ -56,6 +56,8 @@ ALLOWED = {
     ("*/cli/shell.py", "get_completions"): "prompt_toolkit",
     ("*/common/http_serving.py", "capture_signals"): "uvicorn",
     ("*/formats/avro/files.py", "seekable"): "fastavro, of the file that it writes to",
+    ("*", "_repr_html_"): "a notebook, which shows the object",
+    ("*/notebook.py", "*load_ipython_extension"): "IPython, for %load_ext and %unload_ext",
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/sql/parser_base.py", "_parse_*"): "sqlglot, whose methods these replace",

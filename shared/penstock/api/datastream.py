@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from penstock.api.common import WatermarkStrategy
 from penstock.api.connectors import PreparedSink, Sink
 from penstock.api.function_slots import check_function
+from penstock.api.html import columns_html
 from penstock.api.keying import check_key_types, key_columns, of_untyped
 from penstock.api.partitions import Partitions
 from penstock.api.process_steps import output_schema, policy, process_step
@@ -63,6 +64,10 @@ class DataStream(StepSettings, Partitions):
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
         return self._env
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the stream."""
+        return columns_html("DataStream", self.schema, "execute_and_collect() runs it and gives its records.")
 
     # -- functions ----------------------------------------------------------------------------
 

@@ -204,12 +204,33 @@ def submitted() -> int:
     return _submitted
 
 
+#: Gives the address of a cluster for a job of a program that names none; None: the job gets a cluster of its own.
+_kept: Callable[[JobGraph, Mapping[str, str]], str | None] | None = None
+
+
+def keep_cluster(find: Callable[[JobGraph, Mapping[str, str]], str | None] | None) -> None:
+    """Send the jobs of this process that name no cluster to the address that ``find(graph, config)`` gives. None:
+    each starts a cluster of its own again."""
+    global _kept
+    _kept = find
+
+
+def _of_job(graph: JobGraph) -> JobGraph:
+    """The job without the options of clusters, which a job must not carry."""
+    of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
+    return msgspec.structs.replace(graph, config=of_job)
+
+
 def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
     """Send the job to the configured cluster; without one, start an embedded cluster that has
     enough slots and ends with the job."""
     global _submitted
     address = REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE)
     cluster: Any = None
+    if not address and _kept is not None:
+        address = _kept(graph, config)
+        if address:
+            graph = _of_job(graph)
     if not address:
         from penstock.embedded import EmbeddedCluster
 
@@ -218,9 +239,8 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
         cluster = EmbeddedCluster(slots=max(2, slots * groups), config=dict(config))
         cluster.__enter__()
         address = cluster.rest_url
-        # The embedded cluster has taken the options of clusters; a job must not carry them.
-        of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
-        graph = msgspec.structs.replace(graph, config=of_job)
+        # The embedded cluster has taken the options of clusters.
+        graph = _of_job(graph)
     client = ClusterClient(address)
     job_id = uuid.uuid4().hex
     try:

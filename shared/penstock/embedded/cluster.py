@@ -226,6 +226,11 @@ class EmbeddedCluster:
 
     # -- changing it ----------------------------------------------------------------
 
+    def catch_up_output(self) -> None:
+        """Show what slots have printed before this call, if the cluster shows it (``slot_output``)."""
+        if self._following is not None:
+            self._following.catch_up()
+
     def add_taskmanager(self) -> Child:
         """Starts one more task manager, without waiting until its slots are registered."""
         child = self._service("taskmanager", self._next_taskmanager)

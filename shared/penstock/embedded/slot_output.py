@@ -43,6 +43,7 @@ class SlotOutput:
         self._out = out
         self._followed: dict[str, _Followed] = defaultdict(_Followed)
         self._stopping = threading.Event()
+        self._draining = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="penstock-slot-output", daemon=True)
         self._thread.start()
 
@@ -52,11 +53,19 @@ class SlotOutput:
         self._thread.join()
         self._drain(final=True)
 
+    def catch_up(self) -> None:
+        """Shows all whole lines that were written before this call."""
+        self._drain(final=False)
+
     def _run(self) -> None:
         while not self._stopping.wait(_POLL_S):
             self._drain(final=False)
 
     def _drain(self, *, final: bool) -> None:
+        with self._draining:
+            self._show_new(final=final)
+
+    def _show_new(self, *, final: bool) -> None:
         found: dict[str, dict[int, Path]] = defaultdict(dict)
         for path in self._folder.glob("*/log/*.log"):
             if named := numbered(path.name):

@@ -36,16 +36,25 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> execution.JobClient:
     cluster has gets one of its own."""
     if REST_ADDRESS.read(config) or os.environ.get(execution.CLUSTER_VARIABLE):
         return execution.submit(graph, config)
+    address = shared_cluster(graph, config)
+    if address is None:
+        return execution.submit(graph, config)
+    of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
+    graph = msgspec.structs.replace(graph, config=of_job)
+    client = execution.submit(graph, {**config, REST_ADDRESS.key: address})
+    _left.append((client, graph.name))
+    return client
+
+
+def shared_cluster(graph: JobGraph, config: Mapping[str, str]) -> str | None:
+    """The address of the process's embedded cluster, which is started if there is none yet. None: the job needs more
+    slots or other cluster settings than it has."""
     slots = max((v.parallelism for v in graph.vertices), default=1)
     slots *= len({v.slot_sharing_group for v in graph.vertices})
     of_cluster = {key: value for key, value in config.items() if is_cluster_option(key)}
     if slots > SLOTS or (_own is not None and of_cluster != _own_config):
-        return execution.submit(graph, config)
-    of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
-    graph = msgspec.structs.replace(graph, config=of_job)
-    client = execution.submit(graph, {**config, REST_ADDRESS.key: _cluster(of_cluster).rest_url})
-    _left.append((client, graph.name))
-    return client
+        return None
+    return _cluster(of_cluster).rest_url
 
 
 def jobs_of(config: Mapping[str, str]) -> ClusterClient | None:
@@ -55,6 +64,12 @@ def jobs_of(config: Mapping[str, str]) -> ClusterClient | None:
     if not address and _own is not None:
         address = _own.rest_url
     return ClusterClient(address) if address else None
+
+
+def catch_up_output() -> None:
+    """Show what jobs on the process's embedded cluster have printed before this call."""
+    if _own is not None:
+        _own.catch_up_output()
 
 
 def _cluster(config: dict[str, str]) -> EmbeddedCluster:

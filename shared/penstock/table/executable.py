@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.html import columns_html
 from penstock.errors import UnsupportedError
 from penstock.table.conversions import arrow_of
 from penstock.table.results import ResolvedSchema, TableResult
@@ -116,6 +117,10 @@ class ExecutableTable:
     def __repr__(self) -> str:
         columns = ", ".join(f"{f.name} {f.type}" for f in self._schema.fields)
         return f"Table({columns})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the table."""
+        return columns_html("Table", self._schema, "execute() runs it and shows its rows.")
 
 
 def _no_function(name: str, remedy: str) -> UnsupportedError:

@@ -203,6 +203,12 @@ class TableResult:
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
 
+    def _ipython_display_(self) -> None:
+        """A notebook shows the rows of a query as they come, and the end of an INSERT's job."""
+        from penstock.table.live import show
+
+        show(self, zone=LOCAL_TIME_ZONE.read(self._config), selects=self._selects)
+
 
 def _nothing() -> None:
     """Does nothing: complete rows have no job to cancel."""
