@@ -26,19 +26,19 @@ from penstock.testing import Conformance, run_graph, run_kit
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "of"),
     [
-        pytest.param("journal", marks=pytest.mark.slow),
-        "pairs",
-        "stores",
-        "leases",
-        "fleet",
-        "functions",
-        "state",
-        "debounce",
+        pytest.param("journal", "TestJournal", id="journal"),
+        # Each check starts processes. test_a_real_cluster_runs_the_job has the same connector in make test.
+        pytest.param("journal", "TestPolled", id="journal-in-helpers", marks=pytest.mark.long),
+        *(
+            pytest.param(name, "", id=name)
+            for name in ("pairs", "stores", "leases", "fleet", "functions", "state", "debounce")
+        ),
     ],
 )
-def test_what_a_page_shows_passes_its_kit(acme, name):
+def test_what_a_page_shows_passes_its_kit(acme, name, of):
+    """All kits of a page, or those whose names begin so."""
     path = acme / "tests" / f"test_{name}.py"
     spec = importlib.util.spec_from_file_location(f"acme_test_{name}", path)
     module = importlib.util.module_from_spec(spec)
@@ -49,6 +49,9 @@ def test_what_a_page_shows_passes_its_kit(acme, name):
         if isinstance(x, type) and issubclass(x, Conformance) and x.__module__ == module.__name__
     ]
     assert kits
+    if of:
+        kits = [kit for kit in kits if kit.__name__.startswith(of)]
+        assert len(kits) == 2  # a source and a sink
     for kit in kits:
         assert kit.checks()
         assert [str(f) for f in run_kit(kit)] == []
