@@ -11,10 +11,9 @@ DOCS   := .venv-docs
 # make sim SEEDS=1 FROM=137
 SEEDS  ?= 200
 FROM   ?= 1
-# make test WORKERS=1: one test after another. On two cores four: tests of clusters use less than half of a core's time, as
-# they wait for processes, heartbeats and restarts (three workers kept two cores busy for 61 % of the time). Each worker
-# takes up to 3 GB.
-WORKERS ?= 4
+# make test WORKERS=1: one test after another. Tests of clusters use a third of a core, as they wait for processes, heartbeats
+# and restarts (four workers kept two cores busy for 73 % of the time): six where memory suffices, as each takes up to 3 GB.
+WORKERS ?= $(shell awk '/^MemAvailable/ {print ($$2 > 20000000) ? 6 : 4}' /proc/meminfo 2>/dev/null || echo 4)
 # make tpc SCALE=1
 SCALE  ?= 0.1
 # make fuzz QUERIES=5000 FROM=1001
@@ -45,7 +44,7 @@ TMPDIR ?= $(shell test -w /dev/shm && test $$(df -Pk /dev/shm | awk 'NR == 2 {pr
 
 # tests/ordering.py says which tests come first and which stay in one worker.
 CLASSES := $(BIN)/python -m penstock.spark.archive_classes || echo "Without an archive of its classes Spark starts more slowly."
-PYTEST := TMPDIR=$(TMPDIR) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = TMPDIR=$(TMPDIR) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # In a fresh clone each worker would compile every test for itself: 25 s of CPU time in place of 10. One does it for all.
 COMPILED := test -d tests/sql/__pycache__ || $(BIN)/python -m pytest -q --collect-only > /dev/null
 # The archive of Spark's classes is made meanwhile, and while the pure tests run: making it keeps one core busy for a minute.
@@ -73,6 +72,7 @@ hostile: $(STAMP) ## random, truncated, deep, huge and hostile messages on REST 
 
 # Pure cores: no servers, no Spark.
 QUICK := columnar formats functions jobgraph messages operators plan services snapshots store types
+quick: WORKERS = 4
 quick: $(STAMP) ## run the tests of the pure cores (no servers, no Spark)
 	$(PYTEST) -m "not cluster and not slow and not long and not soak" $(QUICK:%=tests/%)
 

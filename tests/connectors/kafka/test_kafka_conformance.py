@@ -57,10 +57,10 @@ class TestKafkaSource(_Kafka, SourceConformance):
         return topic
 
     def options(self):
-        return table(self.kafka, self._topic(made(0, 60)), **BOUNDED)
+        return table(self.kafka, self._topic(made(0, 24)), **BOUNDED)
 
     def expected(self):
-        return made(0, 60)
+        return made(0, 24)
 
     def bad(self):
         topic = self._topic(made(0, 6), extra=[b'{"id": 1, oh', b'{"id": "seven"}'])
