@@ -30,6 +30,7 @@ for _function, _name, _example in (
     (run_commands.sql, "sql", "penstock sql -f report.sql --format csv"),
     (job_commands.init, "init", "penstock init words && cd words && penstock run job.py && pytest"),
     (run_commands.run, "run", "penstock run job.py -p 4 -D execution.checkpointing.interval=5s"),
+    (run_commands.dev, "dev", "penstock dev job.sql"),
     (job_commands.savepoint, "savepoint", "penstock savepoint 4f1c ./savepoints"),
     (job_commands.stop, "stop", "penstock stop 4f1c --savepoint-path ./savepoints"),
     (job_commands.checkpoint, "checkpoint", "penstock checkpoint 4f1c --full"),

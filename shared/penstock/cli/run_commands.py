@@ -133,3 +133,19 @@ def run(
         detached=detached,
         format_=format,
     )
+
+
+def dev(
+    file: Annotated[Path, typer.Argument(help="A job: FILE.py or FILE.sql.")],
+    cluster: Cluster = None,
+    engine: Engine = None,
+    parallelism: Parallelism = None,
+    reload: Annotated[
+        bool, typer.Option("--reload/--no-reload", help="Start the next version when the file is saved.")
+    ] = True,
+    config: Config = None,
+) -> None:
+    """Run a job while you write it: a saved file is its next version, with the state of what did not change."""
+    from penstock.cli.dev import run_dev
+
+    run_dev(file, cluster=cluster, config=job_config(config, engine, parallelism, None), reload=reload)

@@ -152,6 +152,11 @@ def _read(location: str, *, every_block: bool = False) -> _Opened:
         return asyncio.run(read())
 
 
+def summaries_at(location: str) -> list[OperatorSummary]:
+    """The operators of the savepoint at ``location``, with their states."""
+    return _read(location).operators
+
+
 # -- inspect -------------------------------------------------------------------------------
 
 
@@ -228,7 +233,7 @@ def diff(path: str, job: str, cluster: str | None, config: dict[str, str], forma
     """Print what a job would restore from a savepoint. Nothing is started or stopped."""
     folder = locate(path, cluster)
     planned = _planned(job, {RECOVERY_PATH.key: folder, **config})
-    summaries = _read(folder).operators
+    summaries = summaries_at(folder)
     if planned is not None:
         difference = compare_graph(planned, summaries)
     else:
