@@ -43,6 +43,10 @@ PROVED: dict[str, str] = {
         "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
     "tests/e2e/test_kafka.py::test_spark_reads_and_writes_bounded_topics":
         "tests/spark/test_connectors.py::test_redis_is_written_and_its_streams_are_read",
+    "tests/spark/test_streaming.py::test_supported[first_row_of_a_window]":
+        "tests/spark/test_streaming.py::test_a_process_function_with_timers",
+    **_cases("tests/spark/test_streaming.py::test_supported", ("stateless",), "tumble"),
+    **_cases("tests/spark/test_semantics.py::test_the_rows_are_flinks", ("BATCH",), "None"),
     **_cases("tests/spark/test_connectors.py::test_lakehouse_tables_are_written_and_read", ("iceberg",), "delta"),
     # Killed servers, once more with another connector: its own tests crash the sink and kill the server.
     "tests/e2e/test_search.py::test_a_killed_slot_and_a_killed_server_leave_every_document_right":
@@ -70,6 +74,11 @@ PROVED: dict[str, str] = {
     **_cases(
         f"{_STATE}/test_waiting_memory.py::test_ten_times_the_limit", ("temporal-join", "interval-join"), "window-join"
     ),
+    # Long programs: each form once.
+    **_cases("tests/sql/test_long_queries.py::test_chains_of_operators", ("joined",), "wrapping"),
+    **_cases("tests/sql/test_long_queries.py::test_conditions", ("or",), "and"),
+    **_cases("tests/sql/test_long_queries.py::test_many_choices", ("not in",), "in"),
+    **_cases("tests/sql/test_long_queries.py::test_many_choices", ("case of a value",), "searched case"),
     # The other colours of the same pages.
     "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[dark]":
         "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[light]",
