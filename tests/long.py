@@ -35,6 +35,8 @@ PROVED: dict[str, str] = {
         "tests/spark/test_user_functions.py::test_a_package_that_executors_lack",
     "tests/e2e/test_spark_libraries.py::test_a_model_trained_on_spark_scores_the_stream":
         "tests/spark/test_model.py::test_scores_are_those_of_spark",
+    "tests/e2e/test_spark_libraries.py::test_connected_components_are_those_of_union_find":
+        "tests/spark/test_components.py::test_components",
     "tests/e2e/test_backfill.py::test_an_aggregation_goes_on_from_the_history":
         "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
     "tests/e2e/test_backfill.py::test_the_users_traceback_comes_first":
@@ -48,6 +50,11 @@ PROVED: dict[str, str] = {
     **_cases("tests/spark/test_streaming.py::test_supported", ("stateless",), "tumble"),
     **_cases("tests/spark/test_semantics.py::test_the_rows_are_flinks", ("BATCH",), "None"),
     **_cases("tests/spark/test_connectors.py::test_lakehouse_tables_are_written_and_read", ("iceberg",), "delta"),
+    # Masters and task managers under the main job that smaller jobs show too.
+    "tests/e2e/test_failures.py::test_a_stopped_job_manager_is_refused_when_it_wakes":
+        "tests/services/jobmanager/test_cluster.py::test_a_stopped_leader_is_replaced_and_decides_nothing_when_it_wakes",
+    "tests/e2e/test_failures.py::test_a_third_job_waits_until_a_task_manager_comes":
+        "tests/e2e/test_resource_provider.py::test_workers_come_for_a_job_and_go_when_it_has_ended",
     # Killed servers, once more with another connector: its own tests crash the sink and kill the server.
     "tests/e2e/test_search.py::test_a_killed_slot_and_a_killed_server_leave_every_document_right":
         "tests/e2e/test_redis.py::test_killed_slots_and_a_killed_server_leave_every_sum_right",
@@ -61,6 +68,8 @@ PROVED: dict[str, str] = {
         "tests/e2e/test_lakehouse.py::test_killed_slots_lose_and_double_nothing[Delta]",
     "tests/extending/test_extending.py::test_state_in_the_packages_backend_outlives_a_killed_task_manager":
         "tests/extending/test_extending.py::test_a_real_cluster_keeps_state_in_the_packages_backend",
+    "tests/connectors/postgres/test_jdbc_servers.py::TestLookupByTwo::test_it_runs_as_it_declares":
+        "tests/connectors/postgres/test_jdbc_servers.py::TestLookup::test_it_runs_as_it_declares",
     **_crashes(
         "tests/connectors/kafka/test_kafka_conformance.py::TestKafkaSinkAtLeastOnce",
         "tests/connectors/kafka/test_kafka_conformance.py::TestKafkaSinkExactlyOnce",
