@@ -62,7 +62,7 @@ class Generator(Expressions):
         r = self.r
         kinds: list[tuple[int, Callable[[int, tuple[str, ...] | None], Relation]]] = [
             (2, self._base), (3, self._projected), (5, self._grouped), (5, self._joined), (2, self._combined),
-            (1, self._distinct), (2, self._top), (2, self._windowed), (1, self._values), (1, self._unnested),
+            (1, self._distinct), (2, self._top), (2, self._windowed), (1, self._values), (1, self._unnested), (1, self._pivoted),
             (1, self._interval_joined), (1, self._with), (1, self._deduplicated), (2, self._lateral),
         ]  # fmt: skip
         if not self.streaming:
@@ -350,12 +350,44 @@ class Generator(Expressions):
         inner, a, u = self.relation(depth), self._alias(), self._alias()
         kind = self.r.choice(["INT", "BIGINT", "STRING"])
         scope = inner.scope(a)
-        elements = Node("elements", separator=", ",
-                        children=tuple(self.expression(kind, scope, 1) for _ in range(self.r.randint(1, 3))))  # fmt: skip
+        elements = self._elements(kind, scope)
         source = f"{{}} AS {a} CROSS JOIN UNNEST(ARRAY[{{}}]) AS {u}(x)"
-        scope = [*scope, (f"{u}.x", kind)]
-        items = [self._column_or(k, scope) for k in types]
-        return self._select(types, items, source, (inner.node, elements))
+        if self._chance(0.5):
+            items = [self._column_or(k, [*scope, (f"{u}.x", kind)]) for k in types]
+            return self._select(types, items, source, (inner.node, elements))
+        other = self.r.choice(["INT", "BIGINT", "STRING"])
+        both = Node(
+            "table",
+            f"{{}} AS {a} CROSS JOIN UNNEST(ARRAY[{{}}], ARRAY[{{}}]) AS {u}(x, y)",
+            (inner.node, elements, self._elements(other, scope)),
+            f"{{}} AS {a} CROSS JOIN LATERAL (SELECT unnest([{{}}]) AS x, unnest([{{}}]) AS y) AS {u}",
+        )
+        items = [self._column_or(k, [*scope, (f"{u}.x", kind), (f"{u}.y", other)]) for k in types]
+        return self._select(types, items, "{}", (both,))
+
+    def _elements(self, kind: str, scope: Scope) -> Node:
+        return Node("elements", separator=", ",
+                    children=tuple(self.expression(kind, scope, 1) for _ in range(self.r.randint(1, 3))))  # fmt: skip
+
+    def _pivoted(self, depth: int, types: tuple[str, ...] | None) -> Relation:
+        types = self._types(types)
+        table, alias = self.r.choice(self.tables), self._alias()
+        of = [k for k in ("INT", "BIGINT", "STRING") if k in [kind for _, kind in table.columns]]
+        key, value = self.r.choice(table.columns), self.r.choice(table.columns[:-1])
+        axis = self.r.choice(of)
+        rows = f"(SELECT {key[0]} AS c0, {value[0]} AS c1, {table.of_type(axis)} AS c2 FROM {table.name})"
+        wanted = dict(zip("pq", (literal(self.r, axis) for _ in range(2)), strict=True))
+        ours = ", ".join(f"{v} AS {name}" for name, v in wanted.items())
+        columns = ", ".join(
+            f"MAX(c1) FILTER (WHERE c2 = {v}) AS {name}_m, COUNT(*) FILTER (WHERE c2 = {v}) AS {name}_n"
+            for name, v in wanted.items()
+        )
+        source = leaf("table", f"{rows} PIVOT (MAX(c1) AS m, COUNT(*) AS n FOR c2 IN ({ours}))",
+                      f"(SELECT c0, {columns} FROM {rows} GROUP BY c0)")  # fmt: skip
+        scope = [(f"{alias}.c0", key[1])]
+        for name in wanted:
+            scope += [(f"{alias}.{name}_m", value[1]), (f"{alias}.{name}_n", "BIGINT")]
+        return self._select(types, [self._column_or(k, scope) for k in types], f"{{}} AS {alias}", (source,))
 
     def _interval_joined(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import FunctionError
-from penstock.functions.expr import InputRef
+from penstock.functions.expr import FieldAccess, InputRef
 from penstock.jobgraph.specs import TableFunctionSpec
 from penstock.metrics import MetricGroup
 from penstock.operators.operator import OperatorContext
@@ -79,6 +79,24 @@ def test_ordinality() -> None:
     typed = TableFunctionSpec(function="UNNEST_WITH_ORDINALITY", args=(InputRef(1, arg),))
     got = run(typed, arg, [STRING, INT], [["a", "b"], ["c"]], {})
     assert got == [(0, "a", 1), (0, "b", 2), (1, "c", 1)]
+
+
+def test_several_collections_side_by_side() -> None:
+    pair = t.RowType((t.Field("xs", t.ArrayType(STRING)), t.Field("m", t.MapType(STRING, INT))))
+    args = tuple(FieldAccess(InputRef(1, pair), i, f.type) for i, f in enumerate(pair.fields))
+    values = [
+        {"xs": ["a", "b"], "m": [("k", 1)]},
+        {"xs": None, "m": []},
+        {"xs": [None], "m": [("p", 2), ("q", None)]},
+        {"xs": [], "m": [("z", 3)]},
+    ]
+    out = [STRING, STRING, INT, INT]
+    expected = [(0, "a", "k", 1, 1), (0, "b", None, None, 2), (2, None, "p", 2, 1), (2, None, "q", None, 2),
+                (3, None, "z", 3, 1)]  # fmt: skip
+    typed = TableFunctionSpec(function="UNNEST_WITH_ORDINALITY", args=args)
+    assert run(typed, pair, out, values, {}) == expected
+    left = TableFunctionSpec(function="UNNEST_WITH_ORDINALITY", args=args, kind="left")
+    assert run(left, pair, out, values, {}) == sorted([*expected, (1, *[None] * 4)], key=lambda row: row[0])
 
 
 class Split:

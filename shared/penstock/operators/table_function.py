@@ -81,35 +81,11 @@ class TableFunctionOperator(Operator):
     # -- UNNEST -------------------------------------------------------------------------------
 
     def _unnest(self, batch: Batch, args: Sequence[Column]) -> Expanded:
-        """UNNEST: an ARRAY gives its elements (of ROWs, the fields), a MAP keys and values, a MULTISET each
-        element once per copy."""
-        column = args[0]
-        lists: Any = column.values
-        type_ = column.type
-        if isinstance(type_, (t.MapType, t.MultisetType)):
-            # A map is a list of entries with the same offsets and validity bitmap.
-            entry = pa.struct([("key", lists.type.key_type), ("value", lists.type.item_type)])
-            lists = lists.cast(pa.list_(entry))
-        parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
-        items = pc.list_flatten(lists)
-        match type_:
-            case t.MultisetType(element=element):
-                counts = pc.struct_field(items, [1]).to_numpy(zero_copy_only=False).astype(np.int64)
-                repeat = np.repeat(np.arange(len(items)), counts)
-                values = Column.from_arrow(element, pc.struct_field(items, [0])).take(repeat)
-                parents, parts = parents[repeat], [values]
-            case t.MapType(key=key, value=value):
-                parts = [
-                    Column.from_arrow(key, pc.struct_field(items, [0])),
-                    Column.from_arrow(value, pc.struct_field(items, [1])),
-                ]
-            case t.ArrayType(element=t.RowType() as row):
-                whole = Column(row, items)
-                parts = [whole.child(i) for i in range(len(row.fields))]
-            case t.ArrayType(element=element):
-                parts = [Column.from_arrow(element, items)]
-            case _:
-                raise UnsupportedError("UNNEST of a value that is no collection", got=str(type_))
+        """UNNEST: the elements of each collection; of several, those at one place in one row, with NULLs where a
+        shorter one has ended."""
+        parts, parents = expanded(args[0])
+        if len(args) > 1:
+            parts, parents = _side_by_side([(parts, parents), *map(expanded, args[1:])])
         if self._spec.function.upper().endswith("ORDINALITY"):
             parts.append(Column(t.IntType(), _ordinals(parents).astype(np.int32)))
         return [p.cast_type(f.type) for p, f in zip(parts, self._schema.fields, strict=True)], parents
@@ -213,6 +189,50 @@ class AsyncTableFunctionOperator(TableFunctionOperator, AskingOperator):
 def make_table_function(spec: TableFunctionSpec) -> TableFunctionOperator:
     """The operator of a ``TableFunctionSpec``, asynchronous or not."""
     return AsyncTableFunctionOperator(spec) if spec.asynchronous else TableFunctionOperator(spec)
+
+
+def expanded(column: Column) -> Expanded:
+    """The elements of a column of collections: an ARRAY gives its elements (of ROWs, the fields), a MAP keys and
+    values, a MULTISET each element once per copy."""
+    lists: Any = column.values
+    type_ = column.type
+    if isinstance(type_, (t.MapType, t.MultisetType)):
+        # A map is a list of entries with the same offsets and validity bitmap.
+        entry = pa.struct([("key", lists.type.key_type), ("value", lists.type.item_type)])
+        lists = lists.cast(pa.list_(entry))
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    items = pc.list_flatten(lists)
+    match type_:
+        case t.MultisetType(element=element):
+            counts = pc.struct_field(items, [1]).to_numpy(zero_copy_only=False).astype(np.int64)
+            repeat = np.repeat(np.arange(len(items)), counts)
+            return [Column.from_arrow(element, pc.struct_field(items, [0])).take(repeat)], parents[repeat]
+        case t.MapType(key=key, value=value):
+            names, values = (pc.struct_field(items, [i]) for i in (0, 1))
+            return [Column.from_arrow(key, names), Column.from_arrow(value, values)], parents
+        case t.ArrayType(element=t.RowType() as row):
+            whole = Column(row, items)
+            return [whole.child(i) for i in range(len(row.fields))], parents
+        case t.ArrayType(element=element):
+            return [Column.from_arrow(element, items)], parents
+    raise UnsupportedError("UNNEST of a value that is no collection", got=str(type_))
+
+
+def _side_by_side(several: Sequence[Expanded]) -> Expanded:
+    """The rows of several expansions, matched by their place among the rows of one parent."""
+    places = [np.stack([parents, _ordinals(parents)]) for _, parents in several]
+    every = np.unique(np.concatenate(places, axis=1), axis=1)
+    columns: list[Column] = []
+    for (parts, _), own in zip(several, places, strict=True):
+        source = np.full(every.shape[1], -1)
+        if own.shape[1]:
+            # Both are sorted by parent and place; ``every`` has each pair of ``own``.
+            width = int(every[1].max()) + 1
+            source[np.searchsorted(every[0] * width + every[1], own[0] * width + own[1])] = np.arange(
+                own.shape[1]
+            )
+        columns += [part.take_or_null(source) for part in parts]
+    return columns, every[0]
 
 
 def _padded(columns: list[Column], parents: np.ndarray, n: int) -> Expanded:

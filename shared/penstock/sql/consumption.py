@@ -27,15 +27,16 @@ MEANINGLESS: dict[tuple[type, str], str] = {
     (exp.DPipe, "safe"): "set by the library for every ||",
     (exp.Div, "typed"): "set by the library for every /",
     (exp.Div, "safe"): "set by the library for every /",
+    (exp.Pivot, "columns"): "names that the library makes",
+    (exp.Pivot, "identify_pivot_strings"): "the library's dialect",
+    (exp.Pivot, "prefixed_pivot_columns"): "the library's dialect",
+    (exp.Pivot, "pivot_column_naming"): "the library's dialect",
     (exp.Fetch, "direction"): "FETCH FIRST and FETCH NEXT are the same",
 }
 
 #: (node type, argument) → the clause as a user knows it, and what to write instead. Only clauses with a better
 #: name than the argument's own are listed.
 CLAUSES: dict[tuple[type, str], tuple[str, str]] = {
-    (exp.Table, "pivots"): ("PIVOT or UNPIVOT", "PIVOT: SUM(v) FILTER (WHERE k = …) for each column; UNPIVOT: UNION ALL"),
-    (exp.Subquery, "pivots"): ("PIVOT or UNPIVOT", "PIVOT: SUM(v) FILTER (WHERE k = …) for each column; UNPIVOT: UNION ALL"),
-    (exp.Values, "pivots"): ("PIVOT or UNPIVOT", "PIVOT: SUM(v) FILTER (WHERE k = …) for each column; UNPIVOT: UNION ALL"),
     (exp.Table, "options_hint"): ("an OPTIONS hint here", "write it behind a table's name; of a view, inside the view's query"),
     (exp.Table, "sample"): ("TABLESAMPLE", "WHERE RAND() < 0.1"),
     (exp.Subquery, "sample"): ("TABLESAMPLE", "WHERE RAND() < 0.1"),

@@ -114,19 +114,20 @@ def bind_correlate(
         alias = inner.args.get("alias")
     binder = ctx.expressions(left)
     if isinstance(inner, exp.Unnest):
-        if len(inner.expressions) != 1:
-            raise ctx.source.unsupported("UNNEST of several arrays", inner)
-        argument = binder.bind(inner.expressions[0])
-        fields = _unnested(ctx, inner, argument.type)
+        args = tuple(binder.bind(e) for e in inner.expressions)
+        parts = [_unnested(ctx, inner, arg.type) for arg in args]
+        fields = parts[0]
+        if len(parts) > 1:
+            # A shorter collection is padded with NULLs.
+            fields = [t.Field(f.name, f.type.with_nullable(True)) for part in parts for f in part]
+            fields = [
+                t.Field(f"EXPR${i}" if f.name == "EXPR$0" else f.name, f.type) for i, f in enumerate(fields)
+            ]
         function = "UNNEST"
         if inner.args.get("offset"):
             function = "UNNEST_WITH_ORDINALITY"
-            # The parser takes the last of the alias's column names for the name of the ordinality column, if it
-            # expects one.
-            offset = inner.args["offset"]
-            name = offset.name if isinstance(offset, exp.Identifier) else "ORDINALITY"
-            fields = [*fields, t.Field(name, t.IntType(nullable=False))]
-        args, builtin, per, asynchronous = (argument,), True, "record", False
+            fields = [*fields, t.Field("ORDINALITY", t.IntType(nullable=False))]
+        builtin, per, asynchronous = True, "record", False
     elif isinstance(inner, TableFunction):
         name = inner.args["name"]
         user = ctx.catalog.functions.table(name)
@@ -138,7 +139,7 @@ def bind_correlate(
                 "table function",
             )
         bound = [binder.bind(e) for e in inner.expressions]
-        args = tuple(binder.arguments_of(user, bound, inner))  # type: ignore[assignment]
+        args = tuple(binder.arguments_of(user, bound, inner))
         result = user.result
         fields = list(result.fields) if isinstance(result, t.RowType) else [t.Field("EXPR$0", result)]
         function, builtin, per, asynchronous = user.name, False, user.per, user.asynchronous
@@ -147,6 +148,8 @@ def bind_correlate(
             "this LATERAL form", target, remedy="use LATERAL TABLE(f(…)) or UNNEST(…)"
         )
     names = [c.name for c in (alias.args.get("columns") or [])] if alias is not None else []
+    if isinstance(inner, exp.Unnest) and isinstance(inner.args.get("offset"), exp.Identifier):
+        names.append(inner.args["offset"].name)  # The parser takes it from the alias's columns.
     right_fields = [t.Field(names[i] if i < len(names) else f.name, f.type) for i, f in enumerate(fields)]
     right_schema = t.Schema(tuple(right_fields))
     schema = joined_schema(left.node.schema, right_schema, left_null=False, right_null=how == "left")

@@ -6,6 +6,7 @@ apply.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -27,6 +28,7 @@ from penstock.sql.join_nodes import make_join
 from penstock.sql.joins import bind_correlate, bind_join
 from penstock.sql.ordering import limited, order_keys, ordered
 from penstock.sql.overs import Overs, window_nodes
+from penstock.sql.pivoting import bind_pivots
 from penstock.sql.qualify import either, qualified
 from penstock.sql.reading import natural_name
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
@@ -255,8 +257,6 @@ class QueryBinder:
             sort_keys, outputs = order_keys(self, order, outputs, binder, bool(select.args.get("distinct")))
         result = self.project_qualified(relation, outputs)
         if len(outputs) > visible:
-            from dataclasses import replace
-
             columns = [replace(c, hidden=i >= visible) for i, c in enumerate(result.columns)]
             result = Relation(result.node, tuple(columns))
         result = Relation(result.node, tuple(_unnamed(c) for c in result.columns))
@@ -274,8 +274,6 @@ class QueryBinder:
         if len(outputs) > visible:
             result = self.project(result, [(c.name, result.ref(c)) for c in result.visible])
         names = result.node.schema.names
-        from dataclasses import replace
-
         return Relation(result.node, tuple(replace(c, name=names[c.index]) for c in result.columns))
 
     def _already_distinct(self, node: n.Node) -> bool:
@@ -354,6 +352,7 @@ class QueryBinder:
                 )
             case _:
                 raise self.source.unsupported(f"{type(node).__name__} in FROM", node)
+        relation = bind_pivots(self, relation, node)
         for join in node.args.get("joins") or []:
             relation = bind_join(self, relation, join)
         return relation
@@ -391,8 +390,6 @@ class QueryBinder:
 
 
 def _unnamed(column: ScopeColumn) -> ScopeColumn:
-    from dataclasses import replace
-
     return replace(column, table=None)
 
 
