@@ -37,8 +37,9 @@ else:
     import structlog
 
 
-def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
-    """The service's logger; every line carries ``role`` and ``id``."""
+def configure(role: str, service_id: str, *, traced: bool = False) -> structlog.stdlib.BoundLogger:
+    """The service's logger; every line carries ``role`` and ``id``. ``traced``: a line about a job carries the id of the
+    job's trace as ``trace_id``."""
     level = logging.getLevelNamesMapping().get(
         os.environ.get("PENSTOCK_LOG_LEVEL", "INFO").upper(), logging.INFO
     )
@@ -51,6 +52,9 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
         if record is not None and isinstance(record.msg, LogEvent):
             return {**event, **record.msg.fields, "event": record.msg.name}
         return event
+
+    def with_trace(_: Any, __: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        return {**event, "trace_id": event["job_id"]} if traced and event.get("job_id") else event
 
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
@@ -75,6 +79,7 @@ def configure(role: str, service_id: str) -> structlog.stdlib.BoundLogger:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                with_trace,
                 rendered,
             ],
         )

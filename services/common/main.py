@@ -25,6 +25,7 @@ from penstock_services.common import configuration, logs
 from penstock_services.common.actor import Supervisor
 from penstock_services.common.clock import SystemClock
 from penstock_services.common.presence import announce
+from penstock_services.common.tracing import NoTracer, open_tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import structlog
 
     from penstock.ports import Clock, LeaseStore, Store, Transport
+    from penstock_services.common.tracing import Tracer
 
 #: A stop that takes longer is cut short, so that nothing hangs.
 STOP_TIMEOUT_S = 15.0
@@ -60,6 +62,7 @@ class ServiceContext:
     subjects: Subjects
     supervisor: Supervisor
     log: structlog.stdlib.BoundLogger
+    tracer: Tracer = field(default_factory=NoTracer)
     #: Called with False when the broker's connection is lost, with True when it is back.
     connection_listeners: list[Callable[[bool], None]] = field(default_factory=list)
     _closing: list[Any] = field(default_factory=list)
@@ -96,9 +99,9 @@ class ServiceContext:
         return store
 
     async def close(self) -> None:
-        """Ends all children of the supervisor, then closes the lease stores and the transport."""
+        """Ends all children of the supervisor, then closes the lease stores, the tracer and the transport."""
         await self.supervisor.close()
-        for thing in self._closing:
+        for thing in (*self._closing, self.tracer):
             await thing.close()
         await self.transport.close()
 
@@ -117,7 +120,7 @@ def run_service(role: str, build: Callable[[ServiceContext], Service], argv: lis
         secrets.announce(config)
         internal_tls.announce(config)
         service_id = config.get(f"{role}.resource-id") or f"{role}-{uuid.uuid4().hex[:8]}"
-        log = logs.configure(role, service_id)
+        log = logs.configure(role, service_id, traced=bool(conf.TRACE_REPORTERS.read(config)))
         return asyncio.run(_run(role, service_id, config, log, build))
     except PenstockError as err:
         sys.stderr.write(f"{role} cannot run\n{err}\n")
@@ -138,6 +141,7 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     subjects = Subjects(conf.CLUSTER_ID.read(config))
+    tracer = open_tracer(config, role, service_id)
     stop_wanted = asyncio.create_task(stopping.wait())
     listeners: list[Callable[[bool], None]] = []
 
@@ -169,6 +173,7 @@ async def _run(
         subjects=subjects,
         supervisor=Supervisor(role, clock),
         log=log,
+        tracer=tracer,
         connection_listeners=listeners,
     )
     try:

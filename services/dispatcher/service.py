@@ -67,6 +67,7 @@ class DispatcherService:
             logger=context.log,
             storage_url=conf.STORAGE_URL.read(context.config),
             policy=Policy(context.config),
+            tracer=context.tracer,
         )
         census = Census(context.transport, context.subjects)
         await census.start()

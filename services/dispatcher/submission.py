@@ -23,6 +23,8 @@ from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
 from penstock_services.common.http import too_many
 from penstock_services.common.security.roles import ON_THE_BUS
+from penstock_services.common.spans import Span
+from penstock_services.common.tracing import NoTracer
 from penstock_services.dispatcher import checks
 from penstock_services.dispatcher.checks import Savepoint, Submission
 from penstock_services.dispatcher.policy import Policy
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Store, Transport
     from penstock_services.common.security.roles import Identity
+    from penstock_services.common.tracing import Tracer
     from penstock_services.dispatcher.planning import Planner
 
 #: How long a job manager may take to answer RunJob. If none answers, one finds the job later by itself.
@@ -53,6 +56,7 @@ class Submitter:
         logger: Any,
         storage_url: str,
         policy: Policy | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._transport = transport
         self._subjects = subjects
@@ -62,6 +66,7 @@ class Submitter:
         self._logger = logger
         self._storage_url = storage_url
         self._policy = policy or Policy({})
+        self._tracer: Tracer = tracer or NoTracer()
 
     async def submit(
         self, spec: JobSpec, command_id: str | None = None, who: Identity = ON_THE_BUS
@@ -80,8 +85,19 @@ class Submitter:
         if job_id is not None and (known := await self._accepted(job_id)) is not None:
             await self._run(job_id)
             return SubmitReply(job_id=job_id, name=known.name, created=False)
-        job_id = job_id or uuid.uuid4().hex
+        job_id, begun_ms = job_id or uuid.uuid4().hex, self._clock.now_ms()
+        try:
+            reply = await self._plan_and_accept(job_id, spec, who)
+        except PenstockError as err:
+            self._trace("Submission", job_id, begun_ms, err.message)
+            raise
+        self._trace("Submission", job_id, begun_ms)
+        return reply
+
+    async def _plan_and_accept(self, job_id: str, spec: JobSpec, who: Identity) -> SubmitReply:
+        begun_ms = self._clock.now_ms()
         planned = await self._planner.plan(spec, self._policy.secrets_of(who))
+        self._trace("Planning", job_id, begun_ms)
         self._policy.check_graph(planned, who)
         graph = await self._checked(spec, planned)
         accepted = await self._store_job(job_id, spec, graph)
@@ -94,6 +110,9 @@ class Submitter:
         self._logger.info("job_accepted", job_id=job_id, name=name, created=created)
         await self._run(job_id)
         return SubmitReply(job_id=job_id, name=name, created=created)
+
+    def _trace(self, name: str, job_id: str, begun_ms: int, error: str | None = None) -> None:
+        self._tracer.export(Span(name, begun_ms, self._clock.now_ms(), job_id, {"jobId": job_id}, error))
 
     async def _checked(self, spec: JobSpec, graph: JobGraph) -> JobGraph:
         """The graph after all checks, also of the savepoint. Raises SpecError if the savepoint does not fit

@@ -41,6 +41,7 @@ from penstock_services.jobmanager.master import JobMasterCore
 from penstock_services.jobmanager.performer import Performer
 from penstock_services.jobmanager.stages import Settings, Stage
 from penstock_services.jobmanager.storing import archive
+from penstock_services.jobmanager.traces import JobSpans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,6 +165,8 @@ class Job:
             logger=context.log,
             leads=self.election.still_leading,
             on_stop=self._stopped,
+            tracer=context.tracer,
+            spans=JobSpans(whole.name),
         )
         settings = Settings(
             jobmanager_id=context.service_id,

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.messages.task_manager import SharedDeploy, ToTaskManagers
     from penstock.ports import Clock, Store, Transport
     from penstock.store import DecisionLog
+    from penstock_services.common.tracing import Tracer
+    from penstock_services.jobmanager.traces import JobSpans
 
 #: How long a command is repeated before it counts as lost.
 COMMAND_DEADLINE_S = 10.0
@@ -67,6 +69,8 @@ class Performer:
         logger: Any,
         leads: Callable[[], bool],
         on_stop: Callable[[JobStatus, str], None],
+        tracer: Tracer,
+        spans: JobSpans,
     ) -> None:
         self._job_id = job_id
         self._epoch = epoch
@@ -78,6 +82,7 @@ class Performer:
         self._storing = Storing(job_id=job_id, epoch=epoch, store=store, log=log, clock=clock, logger=logger)
         self._leads = leads
         self._on_stop = on_stop
+        self._tracer, self._spans = tracer, spans
         self.may_act = asyncio.Event()
         self._sharing = asyncio.Lock()
         # First come, first served: events are published in their order.
@@ -270,6 +275,9 @@ class Performer:
     async def _publish_events(self, events: tuple[JobEvent, ...]) -> None:
         subject = self._subjects.job_events(self._job_id)
         async with self._publishing:
+            for event in events:
+                for span in self._spans.spans(event):
+                    self._tracer.export(span)
             try:
                 for event in events:
                     await self._transport.publish(subject, encode(event))

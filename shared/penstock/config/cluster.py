@@ -343,3 +343,26 @@ SLOT_REQUEST_NOTICE_MS = define(
     "A job that waits longer than this for slots shows what it waits for.",
     scope="cluster",
 )
+
+TRACE_REPORTERS = define(
+    "traces.reporters",
+    "",
+    str,
+    "`otel`: spans of submissions, starts, checkpoints and recoveries go to a collector of OpenTelemetry ([traces](operations.md#traces)). "
+    "Needs the extra `otel`.",
+    scope="cluster",
+)
+TRACE_ENDPOINT = define(
+    "traces.reporter.otel.exporter.endpoint",
+    "http://localhost:4318/v1/traces",
+    str,
+    "URL to which spans are sent by OTLP over HTTP.",
+    scope="cluster",
+)
+TRACE_SERVICE_NAME = define(
+    "traces.reporter.otel.service.name",
+    "penstock",
+    str,
+    "Beginning of the `service.name` of spans; `-dispatcher`, `-jobmanager` follow.",
+    scope="cluster",
+)

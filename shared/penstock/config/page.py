@@ -28,6 +28,7 @@ _SECTIONS = {
     "SQL gateway": ("sql-gateway.",),
     "History server": ("historyserver.",),
     "Security": ("security.", "secrets."),
+    "Traces": ("traces.",),
 }
 
 

@@ -21,11 +21,13 @@ from penstock.plan.compiled import PLAN_NAME, decode_plan
 from penstock.snapshots.manifest import CheckpointManifest, encode_manifest
 from penstock.store import MemoryStore, job_log, open_store
 from penstock_services.common.clock import SystemClock
+from penstock_services.common.tracing import NoTracer
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.kept_exceptions import kept_exceptions
 from penstock_services.jobmanager.performer import Performer
 from penstock_services.jobmanager.restoring import Loading
 from penstock_services.jobmanager.stages import Inherited
+from penstock_services.jobmanager.traces import JobSpans
 from tests.services.jobmanager.graphs import pipeline
 from tests.services.jobmanager.simulated import Cluster
 
@@ -52,6 +54,8 @@ async def leading(
         logger=structlog.get_logger(),
         on_stop=lambda *_: None,
         leads=leads,
+        tracer=NoTracer(),
+        spans=JobSpans("orders"),
     )
     performer.may_act.set()
     return performer
