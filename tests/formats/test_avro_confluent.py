@@ -15,9 +15,8 @@ from penstock.connectors.kafka.settings import KAFKA_OPTIONS
 from penstock.errors import ConnectorError, ExternalError, RecordError, UnsupportedError
 from penstock.formats import get_format
 from penstock.formats.api import FormatContext
-from penstock.formats.avro.confluent import OPTIONS as AVRO_OPTIONS
+from penstock.formats.avro.confluent import Registered
 from penstock.formats.schema_registry import client
-from penstock.formats.schema_registry.settings import read_settings
 from penstock.testing.conformance import FormatConformance
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
@@ -29,7 +28,7 @@ TABLE = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
 
 
 def settings_of(options):
-    return read_settings("avro-confluent", AVRO_OPTIONS.read(options), options)
+    return Registered("avro-confluent", options).settings
 
 
 @pytest.fixture

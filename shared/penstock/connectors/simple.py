@@ -30,8 +30,11 @@ class DeclaredConnector(Connector):
         self.check_role(role)
         self.option_set.check(table.options, role=role, prefixes=self._format_prefixes(table))
         if role == "sink" and table.format and self._changelog(table):
-            # Making an encoder finds options with which a changelog format cannot write.
-            get_format(table.format, where=self.option_set.owner).encoder(table.schema, table.options)
+            self._check_writing(table)
+
+    def _check_writing(self, table: TableInfo) -> None:
+        """ConnectorError for options with which the table's changelog format cannot write: making an encoder finds them."""
+        get_format(table.format, where=self.option_set.owner).encoder(table.schema, table.options)
 
     def _format_prefixes(self, table: TableInfo) -> tuple[str, ...]:
         """The prefix of the options of the table's format, also of a format from another package. The format

@@ -15,6 +15,7 @@ FORMATS: Register[Format] = Register(
         "avro-confluent": "penstock.formats.avro.confluent:AvroConfluentFormat",
         "canal-json": "penstock.formats.changelog.canal:CanalJsonFormat",
         "csv": "penstock.formats.csv:CsvFormat",
+        "debezium-avro-confluent": "penstock.formats.changelog.debezium_avro:DebeziumAvroFormat",
         "debezium-json": "penstock.formats.changelog.debezium:DebeziumJsonFormat",
         "json": "penstock.formats.json:JsonFormat",
         "maxwell-json": "penstock.formats.changelog.maxwell:MaxwellJsonFormat",

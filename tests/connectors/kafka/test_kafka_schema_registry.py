@@ -55,6 +55,12 @@ def forbid_changes(registry, subject):
     assert httpx.put(f"{registry.url}/config/{subject}", json=sent, headers=kind).status_code == 200
 
 
+def register(registry, subject, schema):
+    kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    sent = {"schema": json.dumps(schema)}
+    return httpx.post(f"{registry.url}/subjects/{subject}/versions", json=sent, headers=kind).json()["id"]
+
+
 async def write(harness, schema, options, rows):
     writer = await harness.writer(schema, options)
     try:
@@ -157,3 +163,93 @@ async def test_a_source_waits_for_a_registry_that_does_not_answer(
     fetched = await harness.read(reader)
     await reader.close()
     assert [row for f in fetched for row in f.batch.to_pylist()] == [(1, 2)]
+
+
+# -- changes of a database --------------------------------------------------------------------
+
+PRODUCT = {"type": "record", "name": "Value", "fields": [
+    {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": None},
+    {"name": "made", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.Timestamp"}], "default": None},
+    {"name": "n", "type": "long"},
+]}  # fmt: skip
+CHANGE = {"type": "record", "name": "Envelope", "namespace": "shop.products", "fields": [
+    {"name": "before", "type": ["null", PRODUCT], "default": None},
+    {"name": "after", "type": ["null", "Value"], "default": None},
+    {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}},
+    {"name": "op", "type": "string"},
+]}  # fmt: skip
+
+
+def change(schema_id, op, before, after):
+    out = io.BytesIO()
+    record = {"before": before, "after": after, "source": {"table": "products"}, "op": op}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(CHANGE), record)
+    return b"\0" + schema_id.to_bytes(4, "big") + out.getvalue()
+
+
+async def test_debeziums_changes_go_through_a_query_into_a_topic_of_changes_and_back(
+    shared_kafka, schema_registry
+):
+    from penstock.sql.session import SqlSession
+    from penstock.testing import JobHarness
+
+    source, sink = shared_kafka.topic(1), shared_kafka.topic(2)
+    schema_id = register(schema_registry, f"{source}-value", CHANGE)
+
+    def row(key, n):
+        return {"id": key, "name": f"n{key}", "made": 1_700_000_000_000 + key, "n": n}
+
+    values = [change(schema_id, "c", None, row(k, 1)) for k in range(20)]
+    values += [change(schema_id, "u", row(k, 1), row(k, 5)) for k in range(0, 20, 2)]
+    for k in range(1, 20, 4):  # Debezium writes a tombstone behind each deletion.
+        values += [change(schema_id, "d", row(k, 1), None), None]
+    shared_kafka.produce(source, [{"key": b"k", "value": value} for value in values])
+
+    def create(name, topic, columns):
+        given = {
+            "connector": "kafka", "topic": topic, "properties.bootstrap.servers": shared_kafka.bootstrap,
+            "format": "debezium-avro-confluent", "debezium-avro-confluent.url": schema_registry.url,
+            "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset",
+        }  # fmt: skip
+        words = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
+        return f"CREATE TABLE {name} ({columns}) WITH ({words});"
+
+    def job(query):
+        session = SqlSession({"parallelism.default": "2"})
+        for _ in session.run_script(script):
+            pass
+        return session.execute(query).job.job_graph
+
+    columns = "id BIGINT NOT NULL, name STRING, n BIGINT, made TIMESTAMP(3)"
+    script = create("people", source, f"{columns}, origin STRING METADATA FROM 'value.source.table' VIRTUAL")
+    script += create("copies", sink, "n BIGINT, newest TIMESTAMP(3), pieces BIGINT, origin STRING")
+    query = "INSERT INTO copies SELECT n, MAX(made), COUNT(*), MAX(origin) FROM people GROUP BY n"
+    async with JobHarness(job(query)) as harness:
+        await harness.wait()
+    latest = latest_of(schema_registry, f"{sink}-value")
+    schema = json.loads(latest["schema"])
+    assert schema[0] == "null"
+    standing = {}
+    for written in shared_kafka.read(sink):
+        assert written.value()[:5] == b"\0" + latest["id"].to_bytes(4, "big")
+        record = fastavro.schemaless_reader(io.BytesIO(written.value()[5:]), schema, None)
+        added = record["op"] == "c"
+        values = tuple((record["after"] if added else record["before"]).values())
+        standing[values] = standing.get(values, 0) + (1 if added else -1)
+    start = datetime.datetime(2023, 11, 14, 22, 13, 20)
+
+    def plus(ms):
+        return start + datetime.timedelta(milliseconds=ms)
+
+    want = [(1, plus(19), 5, "products"), (5, plus(18), 10, "products")]
+    assert (
+        sorted(
+            (n, at.replace(tzinfo=None), pieces, of)
+            for (n, at, pieces, of), count in standing.items()
+            if count
+        )
+        == want
+    )
+    assert set(standing.values()) <= {0, 1}
+    async with JobHarness(job("SELECT n, newest, pieces, origin FROM copies")) as harness:
+        assert sorted((await harness.wait()).rows) == want

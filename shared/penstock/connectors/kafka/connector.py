@@ -76,6 +76,9 @@ class KafkaConnector(DeclaredConnector):
         properties = client_properties(table.options, owner)
         check_at_brokers(properties, topics, role, owner, transactional=transactional)
 
+    def _check_writing(self, table: TableInfo) -> None:
+        """``validate`` checks key and value by themselves, with the options that follow from the topic."""
+
     def _check_keys(self, table: TableInfo, read: dict[str, Any]) -> None:
         owner = self.option_set.owner
         keys = key_columns(table, read["key.fields"], owner)

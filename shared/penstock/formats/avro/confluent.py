@@ -15,7 +15,7 @@ import numpy as np
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Encoder, Format, FormatContext
 from penstock.formats.avro.format import need_library
-from penstock.formats.avro.schema import Writer, table_schema, with_references
+from penstock.formats.avro.schema import Writer, record_in, table_schema, with_references
 from penstock.formats.by_kernel import Decoded, with_rest
 from penstock.formats.reporting import shorten
 from penstock.formats.schema_registry.client import SchemaRegistry, UnknownSchemaError, registry_for
@@ -28,77 +28,123 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from penstock.formats.avro.messages import RecordReader
+    from penstock.formats.avro.schema import Node
     from penstock.types.logical import Schema
 
-_NAME = "avro-confluent"
-_WHERE = f"format '{_NAME}'"
 _KIND = "AVRO"
 
-OPTIONS = OptionSet(
-    _WHERE,
-    [
-        *registry_options(_NAME),
-        Option(f"{_NAME}.schema", text, None, "An Avro schema that fits the table; without it the columns give one."),
-        Option(f"{_NAME}.timestamp_mapping.legacy", boolean, True, "As of the format avro."),
-    ],
-    prefixes=(f"{_NAME}.properties.",),
-)  # fmt: skip
+
+class Registered:
+    """The options of a format of registered Avro, typed, and what follows from them.
+
+    Args:
+        name: The format, which is the options' prefix.
+        options: The table's options.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, str]) -> None:
+        self.name, self.where = name, f"format '{name}'"
+        self._options = option_set(name).read(options)
+        self.settings = read_settings(name, self._options, options)
+
+    @property
+    def registry(self) -> SchemaRegistry:
+        """The registry that the table names."""
+        return registry_for(self.settings)
+
+    @cached_property
+    def given(self) -> Node | None:
+        """The schema that the user gives, parsed: a record, or a union of null and one."""
+        from penstock.formats.avro.given import parse
+
+        found = self._options[f"{self.name}.schema"]
+        return None if found is None else parse(found, self.where)
+
+    def written(self, schema: Schema, *, in_union: bool = False) -> Node:
+        """The Avro schema of rows of ``schema``. ``in_union``: where the user gives none, a union of null and the record.
+
+        Raises ConnectorError or UnsupportedError, which names a column, if there is none.
+        """
+        from penstock.formats.avro.given import check_given
+
+        if self.given is None:
+            option = f"{self.name}.timestamp_mapping.legacy"
+            record = table_schema(schema, legacy=self._options[option], legacy_option=option)
+            return ["null", record] if in_union else record
+        check_given(record_in(self.given, self.where).schema, schema, self.where)
+        return self.given
+
+    @property
+    def subject(self) -> str:
+        """Under which a sink registers its schema. ConnectorError: the table does not say it."""
+        found: str | None = self._options[f"{self.name}.subject"]
+        if not found:
+            raise ConnectorError(
+                f"option '{self.name}.subject' is missing",
+                expected=f"'{self.name}.subject' = '…', under which the sink registers its schema",
+                got="no such option",
+                where=self.where,
+                remedy=f"add '{self.name}.subject' to the table's WITH clause",
+            )
+        return found
 
 
-class AvroConfluentFormat(Format):
-    name = _NAME
-    options = OPTIONS
+def option_set(name: str) -> OptionSet:
+    """The options of the format ``name``, which is registered Avro."""
+    return OptionSet(
+        f"format '{name}'",
+        [
+            *registry_options(name),
+            Option(f"{name}.schema", text, None, "An Avro schema that fits the table; without it the columns give one."),
+            Option(f"{name}.timestamp_mapping.legacy", boolean, True, "As of the format avro."),
+        ],
+        prefixes=(f"{name}.properties.",),
+    )  # fmt: skip
+
+
+class RegisteredAvroFormat(Format):
+    """A format of Avro messages whose schemas a registry holds."""
+
+    def __init__(self) -> None:
+        self.options = option_set(self.name)
 
     def check(self, schema: Schema, options: Mapping[str, str]) -> None:
         super().check(schema, options)
-        need_library(_WHERE)
-        settings = read_settings(_NAME, OPTIONS.read(options), options)
-        if settings.truststore or settings.keystore:
-            settings.tls()
-        _written(schema, options)
+        need_library(f"format '{self.name}'")
+        registered = Registered(self.name, options)
+        if registered.settings.truststore or registered.settings.keystore:
+            registered.settings.tls()
+        self.check_schema(schema, registered)
+
+    def check_schema(self, schema: Schema, registered: Registered) -> None:
+        """ConnectorError or UnsupportedError, which names a column, unless rows of ``schema`` can be written."""
+        registered.written(schema)
 
     def topic_options(self, options: Mapping[str, str], topic: str, part: str) -> Mapping[str, str]:
-        return {f"{_NAME}.subject": f"{topic}-{part}", **options}
+        return {f"{self.name}.subject": f"{topic}-{part}", **options}
+
+
+class AvroConfluentFormat(RegisteredAvroFormat):
+    name = "avro-confluent"
 
     def decoder(self, ctx: FormatContext) -> AvroConfluentDecoder:
-        return AvroConfluentDecoder(ctx, self._registry(ctx.options))
+        return AvroConfluentDecoder(ctx, Registered(self.name, ctx.options))
 
     def encoder(self, schema: Schema, options: Mapping[str, str]) -> AvroConfluentEncoder:
-        return AvroConfluentEncoder(schema, options, self._registry(options))
-
-    def _registry(self, options: Mapping[str, str]) -> SchemaRegistry:
-        return registry_for(read_settings(_NAME, OPTIONS.read(options), options))
-
-
-def _given(options: Mapping[str, str]) -> dict[str, Any] | None:
-    """The schema that the user gives, parsed."""
-    from penstock.formats.avro.given import parse
-
-    found = OPTIONS.read_one(options, f"{_NAME}.schema")
-    return None if found is None else parse(found, _WHERE)
-
-
-def _written(schema: Schema, options: Mapping[str, str]) -> dict[str, Any]:
-    """The Avro schema of rows of a table. ConnectorError or UnsupportedError, which names a column, if there is
-    none."""
-    from penstock.formats.avro.given import check_given
-
-    given = _given(options)
-    if given is None:
-        legacy = f"{_NAME}.timestamp_mapping.legacy"
-        return table_schema(schema, legacy=OPTIONS.read_one(options, legacy), legacy_option=legacy)
-    check_given(given, schema, _WHERE)
-    return given
+        return AvroConfluentEncoder(schema, Registered(self.name, options))
 
 
 class AvroConfluentDecoder(Decoder):
     fetches = True
 
-    def __init__(self, ctx: FormatContext, registry: SchemaRegistry) -> None:
+    def __init__(self, ctx: FormatContext, registered: Registered) -> None:
         self._schema = ctx.schema.select(ctx.projection)
         self._bad_record = ctx.bad_record
-        self._registry = registry
-        self._given = _given(ctx.options)
+        self._not_known = f"point '{registered.name}.url' at the registry that the writer used"
+        self._registry = registered.registry
+        self._given = (
+            None if registered.given is None else record_in(registered.given, registered.where).schema
+        )
         self._readers: dict[int, RecordReader] = {}
 
     def prepare(self, messages: Sequence[bytes]) -> Coroutine[Any, Any, None] | None:
@@ -130,11 +176,16 @@ class AvroConfluentDecoder(Decoder):
                 remedy="report it to the author of the connector",
             )
         schema = with_references(json.loads(found.text), [json.loads(r) for r in found.references])
+        record = record_in(self.read_as(schema), where)
         if self._given is not None:
-            check_defaults(self._given, schema, self._schema, where)
-        made = RecordReader(schema, self._schema, where)
+            check_defaults(self._given, record.schema, self._schema, where)
+        made = RecordReader(record.schema, self._schema, where, lead=record.lead)
         self._readers[schema_id] = made
         return made
+
+    def read_as(self, schema: Node) -> Node:
+        """The schema with which messages of a writer's ``schema`` are read."""
+        return schema
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         groups: dict[int, list[int]] = {}
@@ -162,16 +213,30 @@ class AvroConfluentDecoder(Decoder):
         except UnknownSchemaError as err:
             for i in rows:
                 got = f"schema id {schema_id}: {err}"
-                self._bad(messages[i], where(i), f"a schema of {self._registry.where}", got, _NOT_KNOWN)
+                self._bad(messages[i], where(i), f"a schema of {self._registry.where}", got, self._not_known)
             return Batch.empty(self._schema), []
+        start = HEADER_BYTES + len(reader.lead)
+        if reader.lead:
+            rows = self._records(rows, messages, reader.lead, where)
         group = messages if len(rows) == len(messages) else [messages[i] for i in rows]
 
         def rest(numbers: list[int] | None) -> Decoded:
             left = rows if numbers is None else [rows[i] for i in numbers]
             return self._rest(schema_id, reader, left, messages, where)
 
-        done = with_rest(reader.by_kernel(group, HEADER_BYTES), len(group), rest)
+        done = with_rest(reader.by_kernel(group, start), len(group), rest)
         return done.batch, [rows[i] for i in done.rows.tolist()]
+
+    def _records(
+        self, rows: list[int], messages: Sequence[bytes], lead: bytes, where: Callable[[int], str]
+    ) -> list[int]:
+        """Those messages of a union that begin with its record's branch; the others are bad records."""
+        end = HEADER_BYTES + len(lead)
+        kept = [i for i in rows if messages[i][HEADER_BYTES:end] == lead]
+        for i in sorted(set(rows) - set(kept)):
+            got = f"the bytes {bytes(messages[i][HEADER_BYTES:end]).hex() or 'of the header alone'}: null, or no branch"
+            self._bad(messages[i], where(i), "a record behind the header", got, _UNFIT)
+        return kept
 
     def _rest(
         self,
@@ -185,7 +250,8 @@ class AvroConfluentDecoder(Decoder):
         from penstock.formats.avro.columns import to_batch
         from penstock.formats.avro.messages import BROKEN
 
-        bodies = [bytes(messages[i][HEADER_BYTES:]) for i in rows]
+        start = HEADER_BYTES + len(reader.lead)
+        bodies = [bytes(messages[i][start:]) for i in rows]
         try:
             batch = to_batch(self._schema, reader.writer, [reader.one(body) for body in bodies])
             return Decoded(batch, np.arange(len(rows)))
@@ -205,66 +271,74 @@ class AvroConfluentDecoder(Decoder):
             return Decoded(to_batch(self._schema, reader.writer, good), np.array(kept, np.int64))
 
     def _bad(self, message: bytes, place: str, expected: str, got: str, remedy: str) -> None:
-        error = RecordError(
-            "the message is no Avro record of the schema registry",
-            expected=expected, got=got, where=place, remedy=remedy,
-        )  # fmt: skip
-        self._bad_record(error, bytes(message), place)
+        what = "the message is no Avro record of the schema registry"
+        self.reject(RecordError(what, expected=expected, got=got, remedy=remedy), bytes(message), place)
+
+    def reject(self, error: RecordError, message: bytes, place: str) -> None:
+        """Report a bad record. ``error`` has no place yet."""
+        error.where, error.remedy = place, f"{error.remedy}, or set 'on-error'"
+        self._bad_record(error, message, place)
 
     def decode_batch(self, data: bytes, where: str) -> Batch:
         """Records of one schema, one behind another, each with its header."""
+        return self.decode(self.pieces(data), lambda i: f"{where}, record {i + 1}")
+
+    def pieces(self, data: bytes) -> list[bytes]:
+        """The messages of ``data``, of one schema, one behind another. What follows a broken one is the last piece."""
         try:
             reader = self._reader(schema_id_of(data)) if data else None
         except (ValueError, UnknownSchemaError):
             reader = None
         pieces, at = [], 0
         while reader is not None and data[at : at + HEADER_BYTES] == data[:HEADER_BYTES] != b"":
-            end = reader.end(data, at + HEADER_BYTES)
+            end = reader.end(data, at + HEADER_BYTES + len(reader.lead))
             pieces.append(data[at:end])
             at = end
         if at < len(data):
             pieces.append(data[at:])
-        return self.decode(pieces, lambda i: f"{where}, record {i + 1}")
+        return pieces
 
 
 _HEADER = "a zero byte, the schema's id in four bytes, and an Avro record"
-_NO_HEADER = "read messages without the header with 'format' = 'avro', or set 'on-error'"
-_NOT_KNOWN = "point 'avro-confluent.url' at the registry that the writer used, or set 'on-error'"
-_UNFIT = "declare the columns as the writer has them, or set 'on-error'"
+_NO_HEADER = "read messages without the header with 'format' = 'avro'"
+_UNFIT = "declare the columns as the writer has them"
 
 
 class AvroConfluentEncoder(Encoder):
-    def __init__(self, schema: Schema, options: Mapping[str, str], registry: SchemaRegistry) -> None:
-        self._columns = schema
-        self._registry = registry
-        self._settings = read_settings(_NAME, OPTIONS.read(options), options)
-        self._schema = _written(schema, options)
+    """Rows as records of one schema.
+
+    ``in_union``: where the user gives no schema, that of a message is a union of null and the record.
+    """
+
+    def __init__(self, columns: Schema, registered: Registered, *, in_union: bool = False) -> None:
+        self._columns = columns
+        self._where = registered.where
+        self._registry = registered.registry
+        self._register = registered.settings.register
+        self._schema = registered.written(columns, in_union=in_union)
+        self._subject = registered.subject
         self._header: bytes | None = None
-        subject = OPTIONS.read_one(options, f"{_NAME}.subject")
-        if not subject:
-            raise ConnectorError(
-                f"option '{_NAME}.subject' is missing",
-                expected=f"'{_NAME}.subject' = '…', under which the sink registers its schema",
-                got="no such option",
-                where=_WHERE,
-                remedy=f"add '{_NAME}.subject' to the table's WITH clause",
-            )
-        self._subject: str = subject
+        self._record = record_in(self._schema, registered.where)
 
     @cached_property
     def _plain(self) -> Any:
         """The schema as fastavro takes it, with numbers for times."""
         import fastavro
 
-        return fastavro.parse_schema(Writer(self._schema, self._columns, _WHERE).plain)
+        return fastavro.parse_schema(Writer(self._record.schema, self._columns, self._where).plain)
 
     async def open(self) -> None:
         text = json.dumps(self._schema, ensure_ascii=False)
-        register = self._settings.register
-        self._header = header(await self._registry.id_of(self._subject, text, _KIND, register=register))
+        schema_id = await self._registry.id_of(self._subject, text, _KIND, register=self._register)
+        self._header = header(schema_id) + self._record.lead
+
+    def records(self, batch: Batch) -> list[dict[str, Any]]:
+        """What is written for each row, in the form that Avro's writer takes."""
+        from penstock.formats.avro.columns import to_records
+
+        return to_records(batch)
 
     def encode(self, batch: Batch) -> list[bytes]:
-        from penstock.formats.avro.columns import to_records
         from penstock.formats.avro.messages import BROKEN, binary
 
         if self._header is None:
@@ -277,7 +351,7 @@ class AvroConfluentEncoder(Encoder):
             )
         out, record = [], None
         try:
-            for record in to_records(batch):
+            for record in self.records(batch):
                 out.append(self._header + binary(self._plain, record))
         except BROKEN as err:
             raise RecordError(

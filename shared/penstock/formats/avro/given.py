@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 
 from penstock.errors import ConnectorError
-from penstock.formats.avro.schema import UNITS, Writer
+from penstock.formats.avro.schema import UNITS, Writer, record_in
 from penstock.formats.reporting import shorten
 from penstock.types import logical as t
 
@@ -28,27 +28,35 @@ _KINDS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def parse(text: str, where: str) -> dict[str, Any]:
-    """A schema that was given as text. ConnectorError unless it is an Avro record."""
+def parse(text: str, where: str) -> Node:
+    """A schema that was given as text. ConnectorError unless it is an Avro record, or a union of null and one."""
     try:
         found = json.loads(text)
         fastavro.parse_schema(found)
-        if isinstance(found, dict) and found.get("type") == "record":
-            Writer(found, t.Schema(()), where)
     except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as err:
-        raise ConnectorError(
-            "the Avro schema that the table gives is malformed",
-            expected="an Avro schema, as JSON",
-            got=f"{type(err).__name__} {err}",
-            where=where,
-            remedy="correct the option 'schema', or leave it out: the table's columns give one",
-        ) from None
-    if not isinstance(found, dict) or found.get("type") != "record":
+        raise _malformed(err, where) from None
+    try:
+        record = record_in(found, where).schema
+    except ConnectorError:
         raise ConnectorError(
             "the Avro schema that the table gives is no record",
-            expected='{"type": "record", …}', got=shorten(text, 120), where=where,
-        )  # fmt: skip
+            expected='{"type": "record", …}, or a union of null and one', got=shorten(text, 120), where=where,
+        ) from None  # fmt: skip
+    try:
+        Writer(record, t.Schema(()), where)
+    except (ValueError, TypeError, KeyError) as err:
+        raise _malformed(err, where) from None
     return found
+
+
+def _malformed(err: Exception, where: str) -> ConnectorError:
+    return ConnectorError(
+        "the Avro schema that the table gives is malformed",
+        expected="an Avro schema, as JSON",
+        got=f"{type(err).__name__} {err}",
+        where=where,
+        remedy="correct the option 'schema', or leave it out: the table's columns give one",
+    )
 
 
 def check_given(given: dict[str, Any], schema: t.Schema, where: str) -> None:

@@ -35,10 +35,14 @@ BROKEN = (
 class RecordReader:
     """Single records of one writer's schema, as fastavro gives them, with the wanted fields only.
 
-    ``columns``: those wanted; ``schema``: the writer's, as JSON gives it.
+    ``columns``: those wanted; ``schema``: the writer's, as JSON gives it; ``lead``: the bytes in front of each record,
+    which callers take away.
     """
 
-    def __init__(self, schema: Node, columns: Schema, where: str, *, as_json: bool = False) -> None:
+    def __init__(
+        self, schema: Node, columns: Schema, where: str, *, as_json: bool = False, lead: bytes = b""
+    ) -> None:
+        self.lead = lead
         self.writer = writer = Writer(schema, columns, where)
         self._kernel = None if as_json else kernel_of(writer, schema, columns)
         self.what = "JSON record" if as_json else "binary record"

@@ -8,7 +8,7 @@ milliseconds.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import ConnectorError, UnsupportedError
 from penstock.formats.reporting import shorten, unsupported_type
@@ -125,6 +125,31 @@ def _check_names(node: Node, seen: dict[str, None]) -> None:
                 _check_names(field["type"], seen)
         case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
             _check_names(inner, seen)
+
+
+class RecordIn(NamedTuple):
+    """The record of a schema, and the bytes in front of each: its branch, where the schema is a union of null and it."""
+
+    schema: dict[str, Any]
+    lead: bytes
+
+
+def record_in(schema: Node, where: str) -> RecordIn:
+    """The record that ``schema`` is, or is beside null. ConnectorError, with ``where``, for another schema."""
+    branches = schema if isinstance(schema, list) else [schema]
+    found = [
+        i for i, branch in enumerate(branches) if isinstance(branch, dict) and branch.get("type") == "record"
+    ]
+    if len(found) != 1 or any(b != "null" for i, b in enumerate(branches) if i != found[0]):
+        raise ConnectorError(
+            "the Avro schema does not fit the table: the schema is no record",
+            expected="a record, or a union of null and a record",
+            got=shorten(schema, 120),
+            where=where,
+            remedy="write records",
+        )
+    # Avro writes the number of a branch as a zigzag: 0, 1 are the bytes 0, 2.
+    return RecordIn(branches[found[0]], bytes([2 * found[0]]) if isinstance(schema, list) else b"")
 
 
 # -- a writer's schema --------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Formats of database changes as JSON: ``debezium-json``, ``canal-json``, ``maxwell-json``, ``ogg-json``."""
+"""Formats of database changes: ``debezium-json``, ``debezium-avro-confluent``, ``canal-json``, ``maxwell-json``, ``ogg-json``."""

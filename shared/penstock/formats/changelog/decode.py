@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 _NONE = t.Field("\ue000", t.BooleanType())
 
 
-class _Records(JsonDecoder):
-    """Records as JSON. ``rejected``: the numbers of those that are none, and why, since the last ``read``."""
+class Records(Protocol):
+    """Decodes the records themselves. ``rejected``: the numbers of those that are none, and why, since the last ``read``."""
 
+    rejected: dict[int, Exception]
+
+    def read(self, messages: Sequence[bytes]) -> Batch:
+        """The records of ``messages`` but the rejected ones."""
+
+
+class _JsonRecords(JsonDecoder):
     rejected: dict[int, Exception]
 
     def read(self, messages: Sequence[bytes]) -> Batch:
@@ -36,13 +43,28 @@ class _Records(JsonDecoder):
         self.rejected[int(where)] = err
 
 
+def json_records(ctx: FormatContext) -> Records:
+    """Decodes records that are JSON objects."""
+    return _JsonRecords(ctx)
+
+
 class ChangelogDecoder(Decoder):
     """Rows of the projection and then the metadata columns of ``ctx``. A record gives any number of rows.
 
     ``ignores_errors``: records that are no changes are skipped, and fields that do not fit are NULL.
+    ``records``: makes what decodes the records, whose fields the schema of its context has. ``is_text``: errors show them.
     """
 
-    def __init__(self, ctx: FormatContext, dialect: Dialect, *, ignores_errors: bool) -> None:
+    def __init__(
+        self,
+        ctx: FormatContext,
+        dialect: Dialect,
+        *,
+        ignores_errors: bool,
+        records: Callable[[FormatContext], Records] = json_records,
+        is_text: bool = True,
+    ) -> None:
+        self._is_text = is_text
         self._ctx, self._dialect, self._ignores = ctx, dialect, ignores_errors
         self._wanted = ctx.schema.select(ctx.projection).fields
         fields = tuple(t.Field(f.name, f.type.with_nullable(True)) for f in self._wanted) or (_NONE,)
@@ -50,7 +72,9 @@ class ChangelogDecoder(Decoder):
         self._schema = t.Schema((*self._wanted, *metadata))
         envelope = t.Schema(tuple(dialect.fields(t.RowType(fields), ctx.metadata)))
         options = {"json.ignore-parse-errors": "true" if ignores_errors else "false"}
-        self._records = _Records(
+        if not is_text:
+            options = dict(ctx.options)
+        self._records = records(
             FormatContext(envelope, range(len(envelope)), options, ctx.bad_record, ctx.extra)
         )
 
@@ -115,5 +139,6 @@ class ChangelogDecoder(Decoder):
             err = RecordError("the record is not JSON", expected="one JSON object", got=str(err))
         err.where = f"{where}, {err.where}" if err.where else where
         hint = f"{err.remedy}, or mend" if err.remedy else "mend"
-        err.remedy = f"{hint} the record, or set 'on-error' to skip or dead-letter; it reads (redacted): {redact(message)}"
+        shown = f"; it reads (redacted): {redact(message)}" if self._is_text else ""
+        err.remedy = f"{hint} the record, or set 'on-error' to skip or dead-letter{shown}"
         self._ctx.bad_record(err, bytes(message), where)
