@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.cli.output import json_of, text_of, write_rows
+from penstock.cli.output import text_of, write_rows
+from penstock.functions.value_json import json_of
 from penstock.types import Schema
 from penstock.types import logical as t
 
