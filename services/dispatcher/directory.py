@@ -22,8 +22,10 @@ from penstock.messages.task_manager import (
     RequestLogFiles,
     RequestLogPiece,
     RequestStackSamples,
+    RequestTap,
     RequestThreadStacks,
     StackSamples,
+    TapRows,
     ThreadStacks,
 )
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 MASTER_TIMEOUT_S = 1.0
 COMMAND_DEADLINE_S = 10.0
 TASKMANAGER_DEADLINE_S = 5.0
+#: A slot that is in a long step does not answer its task manager, which waits for 2 s.
+TAP_TIMEOUT_S = 4.0
 _details = msgspec.json.Decoder(JobDetails)
 _overview = msgspec.json.Decoder(JobOverview)
 
@@ -224,6 +228,11 @@ class JobDirectory:
         message = RequestStackSamples(job_id=job_id, samples=samples, interval_ms=interval_ms)
         timeout_s = samples * interval_ms / 1000 + TASKMANAGER_DEADLINE_S
         reply: StackSamples = await self._from_taskmanager(taskmanager_id, message, StackSamples, timeout_s)
+        return reply
+
+    async def tap(self, taskmanager_id: str, message: RequestTap) -> TapRows:
+        """Rows that pass over an edge of a job on a task manager. Raises BrokerError if it does not answer."""
+        reply: TapRows = await self._from_taskmanager(taskmanager_id, message, TapRows, TAP_TIMEOUT_S)
         return reply
 
     async def _from_taskmanager(

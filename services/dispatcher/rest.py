@@ -31,6 +31,7 @@ from penstock_services.dispatcher.log_api import LogApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
 from penstock_services.dispatcher.process_api import ProcessApi
 from penstock_services.dispatcher.rescale_api import RescaleApi
+from penstock_services.dispatcher.tap_api import TapApi
 from penstock_services.dispatcher.vertex_api import VertexApi
 from penstock_services.dispatcher.web_pages import pages
 from penstock_services.dispatcher.why_api import WhyApi
@@ -83,6 +84,7 @@ class Rest:
             FlameApi(directory, clock),
             LiveApi(directory, why, clock),
             EventsApi(events),
+            TapApi(directory, clock, config),
             AbsentApi(directory),
         )
 

@@ -36,7 +36,13 @@ def _subtask(execution: Execution) -> SubtaskDetails:
 
 def _input(edge: JobEdge) -> dict[str, Any]:
     tag = type(edge.partitioning).__struct_config__.tag
-    return {"id": edge.source, "ship_strategy": str(tag).upper(), "exchange": "pipelined", "tag": edge.tag}
+    return {
+        "id": edge.source,
+        "edge": edge.id,
+        "ship_strategy": str(tag).upper(),
+        "exchange": "pipelined",
+        "tag": edge.tag,
+    }
 
 
 def _vertex(job_graph: JobGraph, graph: ExecutionGraph, vertex: JobVertex) -> VertexDetails:

@@ -9,6 +9,7 @@ from penstock.messages import cluster as msg
 from penstock.messages import slot as slot_msg
 from penstock.messages.stack_samples import StacksSampled
 from penstock.messages.states import ExecutionState
+from penstock.messages.taps import EdgeTapped
 from penstock_services.jobmanager.execution_graph import Update
 from penstock_services.jobmanager.stages import Step
 
@@ -51,7 +52,7 @@ class Reports:
             case slot_msg.SlotStalled():
                 self._slot_stalled(report, relay.taskmanager_id, now_ms)
                 return Step()
-            case slot_msg.SlotReady() | slot_msg.SlotLog() | StacksSampled():
+            case slot_msg.SlotReady() | slot_msg.SlotLog() | StacksSampled() | EdgeTapped():
                 return Step()
             case _:
                 assert_never(report)

@@ -14,6 +14,7 @@ from penstock.jobgraph.graph import runs_on_spark
 from penstock.messages.job_master import SlotLost
 from penstock.messages.slot import Deploy, SlotLog, SlotReady
 from penstock.messages.stack_samples import StacksSampled
+from penstock.messages.taps import EdgeTapped
 from penstock.messages.task_manager import RequestTaskManagerDetails
 from penstock_services.taskmanager.events import (
     Deliver,
@@ -33,6 +34,7 @@ from penstock_services.taskmanager.stalls import look_for_stall
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock.messages.task_manager import RequestTap
     from penstock_services.common.actor import Actor
     from penstock_services.common.main import ServiceContext
     from penstock_services.taskmanager.folders import Folders
@@ -192,8 +194,8 @@ class RunningSlots:
                     log(event, allocation_id=process.deploy.allocation_id, **fields)
                 case SlotReady():
                     pass
-                case StacksSampled():
-                    process.sampled(report)
+                case StacksSampled() | EdgeTapped():
+                    process.answered(report)
                 case _:
                     # This comes first, so that a new master that asks about the task learns at least this.
                     self._table.reported(process.number, report)
@@ -253,6 +255,13 @@ class RunningSlots:
         wanted = [p for p in self._processes.values() if p.deploy.job_id == job_id]
         found = await asyncio.gather(*(p.sample(samples, interval_ms) for p in wanted))
         return {p.deploy.allocation_id: s for p, s in zip(wanted, found, strict=True) if s is not None}
+
+    async def tapped(self, message: RequestTap) -> dict[str, EdgeTapped]:
+        """Allocation id → the rows of an edge that passed in its slot. Slots that do not answer are left out."""
+        found = [self.of_allocation(allocation_id) for allocation_id in message.allocation_ids]
+        wanted = [p for p in found if p is not None and p.deploy.job_id == message.job_id]
+        answers = await asyncio.gather(*(p.tap(message.tap) for p in wanted))
+        return {p.deploy.allocation_id: a for p, a in zip(wanted, answers, strict=True) if a is not None}
 
     def of_allocation(self, allocation_id: str) -> SlotProcess | None:
         """The process that runs in an allocation, or None."""

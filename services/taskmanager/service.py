@@ -24,9 +24,11 @@ from penstock.messages.task_manager import (
     RequestLogFiles,
     RequestLogPiece,
     RequestStackSamples,
+    RequestTap,
     RequestTaskManagerDetails,
     RequestThreadStacks,
     StackSamples,
+    TapRows,
     ThreadStacks,
     ToTaskManager,
     ToTaskManagers,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from penstock.messages.taps import Tap
     from penstock.ports import Subscription
     from penstock_services.common.main import ServiceContext
 
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 TICK_MS = 500
 #: Stacks are sampled for so long at most: nobody waits longer, and a slot takes one request at a time.
 MAX_SAMPLING_MS = 60_000
+MAX_TAPPED_ROWS = 1_000
 #: Seconds of one round of offering; the slot table offers again later.
 OFFER_DEADLINE_S = 10.0
 _SLOT_TIMEOUTS = RestartPolicy(max_restarts=20, within_ms=60_000, first_backoff_ms=100)
@@ -193,6 +197,9 @@ class TaskManagerService:
                     got=f"{message.samples} samples, {message.interval_ms} ms apart"[:120],
                 )
             return StackSamples(slots=await self._running.samples(*asked))
+        if isinstance(message, RequestTap):
+            bounded(message.tap)
+            return TapRows(slots=await self._running.tapped(message))
         if isinstance(message, RequestLogPiece):
             return await asyncio.to_thread(
                 log_piece, self._folders.logs, message.name, message.offset, message.limit
@@ -292,6 +299,16 @@ class TaskManagerService:
                 "cpu_cores": os.cpu_count(),
                 "memory_bytes": memory_bytes(),
             },
+        )
+
+
+def bounded(tap: Tap) -> None:
+    """Raises SpecError for a tap that no dispatcher asks for."""
+    if not (0 < tap.rows <= MAX_TAPPED_ROWS and 0 <= tap.lease_ms <= MAX_SAMPLING_MS):
+        raise SpecError(
+            "not a tap that can be made",
+            expected=f"1 to {MAX_TAPPED_ROWS} rows, for at most {MAX_SAMPLING_MS} ms",
+            got=f"{tap.rows} rows, {tap.lease_ms} ms"[:120],
         )
 
 

@@ -14,7 +14,8 @@ from penstock.errors import ExternalError
 from penstock.log_events import EventLog
 from penstock.messages.slot import FromSlot, ShutdownSlot
 from penstock.messages.slot_output import newest
-from penstock.messages.stack_samples import SampleStacks
+from penstock.messages.stack_samples import SampleStacks, StacksSampled
+from penstock.messages.taps import EdgeTapped, TapEdge
 from penstock.processes import ProcessHandle
 from penstock_services.common.packets import send_packet
 from penstock_services.common.template import describe_status
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from penstock.messages.slot import Deploy
-    from penstock.messages.stack_samples import StacksSampled
+    from penstock.messages.taps import Tap
     from penstock_services.taskmanager.template import ForkedSlot, Template
 
 _log = EventLog("penstock.taskmanager.slot")
@@ -40,8 +41,8 @@ DRAIN_TIMEOUT_S = 2.0
 #: How long to wait for the exit code, which the template reports at once, or a little later on a busy
 #: machine.
 EXIT_CODE_TIMEOUT_S = 5.0
-#: How long to wait for samples beyond the time that taking them needs.
-SAMPLES_PATIENCE_S = 2.0
+#: How long to wait for an answer beyond the time that making it needs.
+ANSWER_PATIENCE_S = 2.0
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
 
@@ -74,8 +75,8 @@ class SlotProcess:
         self._gone = asyncio.Event()
         self._process: ProcessHandle | None = None
         self._heard_s = 0.0
-        #: Request id → the samples that are awaited.
-        self._samples: dict[str, asyncio.Future[StacksSampled]] = {}
+        #: Request id → the answer that is awaited.
+        self._answers: dict[str, asyncio.Future[Any]] = {}
         #: Whether it was reported as stalled.
         self.stalled = False
         #: The frame that was reported, if it is stalled.
@@ -138,20 +139,31 @@ class SlotProcess:
     async def sample(self, samples: int, interval_ms: int) -> StacksSampled | None:
         """What the slot does in the next ``samples * interval_ms``; None if it does not answer."""
         request_id = uuid.uuid4().hex
-        answer: asyncio.Future[StacksSampled] = asyncio.get_running_loop().create_future()
-        self._samples[request_id] = answer
+        asked = SampleStacks(request_id=request_id, samples=samples, interval_ms=interval_ms)
+        found: StacksSampled | None = await self._ask(request_id, asked, samples * interval_ms / 1000)
+        return found
+
+    async def tap(self, tap: Tap) -> EdgeTapped | None:
+        """The rows of an edge that passed here since the tap's last request; None if the slot does not answer."""
+        request_id = uuid.uuid4().hex
+        found: EdgeTapped | None = await self._ask(request_id, TapEdge(request_id=request_id, tap=tap))
+        return found
+
+    async def _ask(self, request_id: str, message: Any, takes_s: float = 0.0) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers[request_id] = answer
         try:
-            async with asyncio.timeout(samples * interval_ms / 1000 + SAMPLES_PATIENCE_S):
-                await self.send(SampleStacks(request_id=request_id, samples=samples, interval_ms=interval_ms))
+            async with asyncio.timeout(takes_s + ANSWER_PATIENCE_S):
+                await self.send(message)
                 return await answer
         except (TimeoutError, ExternalError):
             return None
         finally:
-            del self._samples[request_id]
+            del self._answers[request_id]
 
-    def sampled(self, report: StacksSampled) -> None:
-        """Takes the answer to ``sample``. One that comes too late is dropped."""
-        answer = self._samples.get(report.request_id)
+    def answered(self, report: StacksSampled | EdgeTapped) -> None:
+        """Takes the answer to a request. One that comes too late is dropped."""
+        answer = self._answers.get(report.request_id)
         if answer is not None and not answer.done():
             answer.set_result(report)
 

@@ -36,6 +36,7 @@ from penstock.api import (
     WatermarkStrategy,
     WindowAssigner,
 )
+from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
 
@@ -397,3 +398,61 @@ def test_a_checkpoint_that_waits_for_answers_at_the_end_of_the_input_is_given_up
     answers.touch()
     assert job.get_job_execution_result().details["state"] == "FINISHED"
     assert written(tmp_path / "out") == [1, 2, 3]
+
+
+def _endless() -> Iterator[tuple[int, str]]:
+    n = 0
+    while True:
+        yield n, f"secret {n}"
+        n += 1
+        time.sleep(0.01)
+
+
+def test_rows_of_an_edge_are_tapped(cluster: EmbeddedCluster) -> None:
+    """A tap sees rows of a running job on REST and in the command line; it ends with the job."""
+    import subprocess
+    import sys
+
+    env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, "restart-strategy.type": "none"})
+    env.set_parallelism(2)
+    rows = env.from_source(
+        _endless, type_info=Types.ROW_NAMED(["k", "password"], [Types.LONG(), Types.STRING()])
+    )
+    rows.key_by(lambda r: r[0] % 7).map(lambda r: r[0], Types.LONG()).print()
+    job = env.execute_async("tapped")
+    assert job is not None
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "tap",
+        job.get_job_id(),
+        "--cluster",
+        cluster.rest_url,
+    ]
+
+    def tap(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *more], capture_output=True, text=True, timeout=240)
+
+    with ClusterClient(cluster.rest_url) as client:
+        while client.job(job.get_job_id())["state"] != "RUNNING":
+            time.sleep(0.1)
+        listed = json.loads(tap("--format", "json").stdout)
+        edge = next(e["name"] for e in listed if not e["source-name"].startswith("Enumerator"))
+        shown = tap(edge, "-n", "3", "--format", "json")
+        found = [json.loads(line) for line in shown.stdout.splitlines()]
+        assert [set(row["values"]) for row in found] == [{"k", "password"}] * 3, shown.stderr
+        assert {row["values"]["password"] for row in found} == {"******"}
+        table = tap(edge, "-n", "2")
+        assert table.stdout.split()[:5] == ["subtask", "kind", "time", "k", "password"], table.stderr
+        wrong = tap("e99")
+        assert wrong.returncode == 1
+        assert f"{edge} (" in wrong.stderr
+        events = client.tap(job.get_job_id(), edge, 5)
+        name, data = next(events)
+        assert (name, data["silent"], data["problem"]) == ("rows", 0, "")
+        while not data["rows"]:
+            name, data = next(events)
+        client.cancel(job.get_job_id())
+        *_, last = events
+        assert last == ("end", {"reason": "the job is CANCELED"})

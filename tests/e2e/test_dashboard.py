@@ -49,6 +49,7 @@ class Site:
             "/", "/jobs", "/submit", job,
             *(f"{job}/{tab}" for tab in tabs),
             *(f"{vertex}/{part}" for part in parts),
+            f"{job}/edges/e2",
             "/taskmanagers",
             *(f"/taskmanagers/{manager}/{tab}" for tab in of_manager),
             *(f"/cluster/{tab}" for tab in ("processes", "configuration", "log", "threads")),
@@ -139,6 +140,24 @@ def test_a_vertex_is_opened_and_closed_with_the_keyboard(site: Site) -> None:
     page.focus(f"[data-vertex='{site.vertex}']")
     page.keyboard.press("Enter")
     page.wait_for_selector(".drawer table.list")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".drawer", state="detached")
+    assert wrong == []
+
+
+def test_a_click_on_an_edge_shows_its_rows(site: Site) -> None:
+    page, wrong = watched(site)
+    page.goto(f"{site.url}/#/jobs/{site.job}")
+    page.locator("[data-edge]").last.click()
+    page.wait_for_selector(".drawer h2:text('Source: clicks')")
+    page.wait_for_selector(".drawer table.tapped tbody tr")
+    head = page.locator(".drawer thead th").all_inner_texts()
+    assert head[:3] == ["Subtask", "Kind", "page"]
+    page.click(".drawer button:text('Pause')")
+    page.wait_for_selector(".drawer button:text('Go on')")
+    before = page.inner_text(".drawer tbody")
+    page.wait_for_timeout(1_500)  # a second event would have come
+    assert page.inner_text(".drawer tbody") == before
     page.keyboard.press("Escape")
     page.wait_for_selector(".drawer", state="detached")
     assert wrong == []

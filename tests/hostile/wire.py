@@ -12,7 +12,7 @@ from typing import Any
 from tests.hostile.values import DEEP, HOSTILE_TEXTS, Values, encoded, mutated
 
 #: Answers that have no end.
-STREAMS = ("/stream", "/jobs/events", "/jobs/{job}/events")
+STREAMS = ("/stream", "/jobs/events", "/jobs/{job}/events", "/jobs/{job}/edges/{edge}/tap")
 #: Longer than a dispatcher waits for a part of a request.
 PATIENCE_S = 90.0
 

@@ -95,13 +95,15 @@ def jobs_overview(jobs: Iterable[JobOverview], now_ms: int) -> JobsOverview:
 
 
 class PlanInput(Shape, frozen=True, kw_only=True):
-    """One input of a vertex. ``id``: the vertex from which it comes. ``tag``, ours: the side output."""
+    """One input of a vertex. ``id``: the vertex from which it comes. Of ours: ``tag``, the side output; ``edge``, the id of
+    the edge, as ``GET /jobs/{id}/edges`` lists it."""
 
     num: int
     id: str
     ship_strategy: str
     exchange: str
     tag: str | None = None
+    edge: str = ""
 
 
 class PlanNode(Shape, frozen=True, kw_only=True):
@@ -150,6 +152,7 @@ def plan(details: JobDetails) -> Plan:
                         ship_strategy=edge["ship_strategy"],
                         exchange=edge["exchange"],
                         tag=edge.get("tag"),
+                        edge=edge.get("edge", ""),
                     )
                     for i, edge in enumerate(vertex.inputs)
                 ],

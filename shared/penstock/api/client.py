@@ -8,6 +8,7 @@ A request is repeated for up to ``patience_s`` seconds while the dispatcher does
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import time
 import uuid
@@ -32,6 +33,8 @@ if logging.getLogger("httpx").level == logging.NOTSET:
 
 #: Seconds between two polls of an operation's state.
 OPERATION_POLL_S = 0.1
+#: Seconds without an event or a comment after which a tap counts as lost.
+TAP_SILENCE_S = 30.0
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
@@ -186,6 +189,33 @@ class ClusterClient:
     def replay_dead_letters(self, job_id: str, into: str = "") -> dict[str, Any]:
         """Send the job's dead letters again, once, into itself or the job ``into``: how many, and which cannot be sent."""
         return self._object("POST", f"/jobs/{job_id}/dead-letters/replay?into={quote(into, safe='')}")
+
+    def edges(self, job_id: str) -> list[dict[str, Any]]:
+        """The edges of the job's graph, with their ids."""
+        return list(self._call("GET", f"/jobs/{job_id}/edges")["edges"])
+
+    def tap(self, job_id: str, edge_id: str, rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(name, data) of the events of a tap, until the job has ended: at most ``rows`` rows a second. ExternalError if
+        the connection is lost."""
+        path, name = f"/jobs/{job_id}/edges/{quote(edge_id, safe='')}/tap", ""
+        try:
+            # Events come once a second, comments included.
+            with self._http.stream("GET", path, params={"rows": rows}, timeout=TAP_SILENCE_S) as response:
+                if not response.is_success:
+                    response.read()
+                    self._checked(response, f"GET {path}")
+                for line in response.iter_lines():
+                    field, _, text = line.partition(": ")
+                    if field == "event":
+                        name = text
+                    elif field == "data":
+                        yield name, json.loads(text)
+        except (httpx.TransportError, _Unavailable) as err:
+            raise ExternalError(
+                f"the rows of job {job_id} cannot be read",
+                got=f"{type(err).__name__}: {err}",
+                remedy="run it again; 'penstock health' shows whether the dispatcher is there",
+            ) from err
 
     def accumulators(self, job_id: str) -> dict[str, int]:
         """Counters of the job's operators, added up over subtasks, by name."""

@@ -272,6 +272,25 @@ def why(
     raise typer.Exit(show_why(cluster or DEFAULT_CLUSTER, job_id, format))
 
 
+def tap(
+    job_id: Annotated[str, typer.Argument(help="Id of the job, or its beginning.")],
+    edge: Annotated[
+        str | None, typer.Argument(help="Name of an edge (e1); without it the edges are listed.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("-n", min=1, help="End after so many rows.")] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=100, help="The most rows a second.")] = 20,
+    cluster: Cluster = None,
+    format: TableFormat = "table",
+) -> None:
+    """Show rows that pass over an edge of a running job, as they come: a sample."""
+    from penstock.cli.tap import list_edges, show_tap
+
+    if edge is None:
+        list_edges(cluster or DEFAULT_CLUSTER, job_id, format)
+    else:
+        show_tap(cluster or DEFAULT_CLUSTER, job_id, edge, format, rows=rows, limit=limit)
+
+
 def top(
     job_id: Annotated[
         str | None, typer.Argument(help="Id of a job, or its beginning; without it all running jobs.")

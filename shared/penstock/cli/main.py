@@ -38,6 +38,7 @@ for _function, _name, _example in (
     (job_commands.cancel, "cancel", "penstock cancel 4f1c"),
     (job_commands.info, "info", "penstock info 4f1c --checkpoints"),
     (job_commands.logs, "logs", "penstock logs 4f1c -f"),
+    (job_commands.tap, "tap", "penstock tap 4f1c e2 -n 5"),
     (job_commands.dead_letters, "dead-letters", "penstock dead-letters 4f1c --show 3 --raw"),
     (job_commands.status, "status", "penstock status 4f1c && echo it runs"),
     (job_commands.why, "why", "penstock why 4f1c"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.option import define, define_family
-from penstock.config.values import parse_bool, parse_duration_ms, parse_int, parse_number
+from penstock.config.values import one_of, parse_bool, parse_duration_ms, parse_int, parse_number
 
 REST_TOKENS = define(
     "security.rest.tokens-file",
@@ -172,6 +172,21 @@ MAX_SQL_CHARS = define(
     "Characters of a spec's `sql` or `python`, and of a statement of the SQL gateway.",
     scope="cluster",
     least=1,
+)
+TAP_ROLE = define(
+    "security.tap.role",
+    "submit",
+    one_of("read", "operate", "submit", "admin"),
+    "The role of those who may see rows of running jobs ([taps](taps.md)).",
+    scope="cluster",
+)
+TAP_HIDDEN = define(
+    "security.tap.hidden-columns",
+    "",
+    str,
+    "Patterns, separated by commas, of names of columns and fields whose values taps never show (`iban,*email*`), beside those "
+    "whose names say that they hold a secret.",
+    scope="cluster",
 )
 OIDC_ISSUER = define(
     "security.rest.oidc.issuer",

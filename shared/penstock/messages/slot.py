@@ -15,6 +15,7 @@ from penstock.jobgraph import JobGraph
 from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from penstock.messages.stack_samples import SampleStacks, StacksSampled
 from penstock.messages.states import ExecutionState
+from penstock.messages.taps import EdgeTapped, TapEdge
 
 
 class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -211,7 +212,7 @@ class ShutdownSlot(_Msg, frozen=True, kw_only=True, tag="shutdown"):
 
 ToSlot = Union[
     Deploy, CancelTasks, TriggerCheckpoint, CheckpointComplete, CheckpointAborted,
-    MasterChanged, ReportMetrics, SampleStacks, DataConnection, ShutdownSlot,
+    MasterChanged, ReportMetrics, SampleStacks, TapEdge, DataConnection, ShutdownSlot,
 ]  # fmt: skip
 
 # -- from the slot --------------------------------------------------------------------------
@@ -367,4 +368,5 @@ class SlotStalled(_Msg, frozen=True, kw_only=True, tag="stalled"):
 FromSlot = Union[
     SlotReady, TaskStateChanged, FinalCheckpointWanted, CheckpointAcknowledged,
     CheckpointDeclined, TaskMetricsReport, SlotLog, SlotStalled, StacksSampled,
+    EdgeTapped,
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from penstock.messages.slot import (
     TriggerCheckpoint,
 )
 from penstock.messages.stack_samples import StacksSampled
+from penstock.messages.taps import EdgeTapped, Tap
 
 
 class AllocateSlot(Message, frozen=True, kw_only=True, tag="allocate-slot"):
@@ -143,6 +144,20 @@ class StackSamples(Message, frozen=True, kw_only=True, tag="stack-samples-taken"
     slots: dict[str, StacksSampled] = {}
 
 
+class RequestTap(Message, frozen=True, kw_only=True, tag="tap"):
+    """Rows of an edge that passed since the last request, from these slots of a job. → ``TapRows``."""
+
+    job_id: str
+    allocation_ids: tuple[str, ...]
+    tap: Tap
+
+
+class TapRows(Message, frozen=True, kw_only=True, tag="tap-rows"):
+    """Allocation id → what passed in its slot. Slots that did not answer are left out."""
+
+    slots: dict[str, EdgeTapped] = {}
+
+
 ToTaskManager = Union[
     AllocateSlot,
     FreeSlot,
@@ -153,6 +168,7 @@ ToTaskManager = Union[
     RequestLogPiece,
     RequestThreadStacks,
     RequestStackSamples,
+    RequestTap,
 ]
 
 

@@ -82,6 +82,8 @@ class Deployment:
         self._edge_index = {edge.id: i for i, edge in enumerate(graph.edges)}
         self._inputs: dict[ChannelId, InputChannel] = {}
         self.tasks: dict[str, Task] = {}
+        #: (edge id, schema, subtask, writer) of each edge of each task here.
+        self.writers: list[tuple[str, Schema, int, EdgeWriter]] = []
 
         gates = {d.execution_id: self._make_gates(d) for d in descriptors}
         for descriptor in descriptors:
@@ -136,6 +138,7 @@ class Deployment:
         for edge in self._graph.outputs_of(vertex.id):
             writer = self._make_writer(edge, vertex, descriptor.subtask_index, outputs)
             outputs.edges.append(writer)
+            self.writers.append((edge.id, edge.schema, descriptor.subtask_index, writer))
             edges.append((edge.source_operator, edge.tag, writer))
         task = Task(
             descriptor,

@@ -150,16 +150,20 @@ class OutputChannel:
 class EdgeWriter:
     """All channels of one output edge of a subtask."""
 
-    __slots__ = ("_partitioner", "channels", "records_out")
+    __slots__ = ("_partitioner", "channels", "records_out", "taps")
 
     def __init__(self, partitioner: Partitioner, channels: Sequence[OutputChannel]) -> None:
         self._partitioner = partitioner
         self.channels = list(channels)
         self.records_out = 0
+        #: Called with each batch, while somebody looks at the edge.
+        self.taps: tuple[Callable[[Batch], None], ...] = ()
 
     def write(self, batch: Batch) -> None:
         """Distribute the rows over the channels."""
         self.records_out += batch.num_rows
+        for tap in self.taps:
+            tap(batch)
         for channel, rows in self._partitioner.partition(batch):
             self.channels[channel].append(rows)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
-import resource
 import socket
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +39,7 @@ from penstock.messages.slot import (
 )
 from penstock.messages.stack_samples import SampleStacks, StacksSampled
 from penstock.messages.states import ExecutionState
+from penstock.messages.taps import TapEdge
 from penstock.redaction import without_credentials
 from penstock.runtime.artifacts import load_functions
 from penstock.runtime.collector import Collector
@@ -51,8 +52,9 @@ from penstock.runtime.failures import error_info
 from penstock.runtime.network.hub import NetworkHub
 from penstock.runtime.sampling import sample
 from penstock.runtime.slot_reports import MAX_UNREAD_BYTES, SlotReports
+from penstock.runtime.taps import Taps, writers_of
 from penstock.state.memory import StateMemory
-from penstock.state.process_memory import ProcessMemory
+from penstock.state.process_memory import ProcessMemory, rss_bytes
 from penstock.store.open import open_store
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class Slot:
         self._early: list[tuple[socket.socket, dict[str, Any]]] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._collector = Collector()
+        self._taps = Taps(time.perf_counter, Random())
         #: The error because of which this slot can run no tasks; None while it can.
         self._broken: Exception | None = None
 
@@ -140,6 +143,9 @@ class Slot:
                 self._report()
             case SampleStacks():
                 self._spawn(self._sample(message))
+            case TapEdge():
+                writers = self._deployment.writers if self._deployment is not None else []
+                self._control.send(self._taps.pull(message, writers_of(writers)))
             case DataConnection():
                 raise InternalError("data sockets come over the fd channel")
             case _:
@@ -275,6 +281,7 @@ class Slot:
                 faulthandler.dump_traceback_later(STALL_S)
                 await asyncio.sleep(REPORT_S)
                 self._report()
+                self._taps.expire()
                 self._collector.tick(idle=self._is_idle())
         finally:
             faulthandler.cancel_dump_traceback_later()
@@ -371,17 +378,6 @@ class Slot:
 def _state_memory(limit_bytes: int) -> StateMemory:
     """A slot is a process of its own: what it really takes is held near the limit."""
     return StateMemory(limit_bytes, ProcessMemory(limit_bytes) if limit_bytes else None)
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process, the template's shared pages included; the highest so far where /proc does
-    not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return highest if sys.platform == "darwin" else highest * 1024
-    return pages * resource.getpagesize()
 
 
 def main(control: socket.socket, fd_channel: socket.socket, allocation_id: str, local_dir: str) -> int:

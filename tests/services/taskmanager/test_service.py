@@ -33,14 +33,17 @@ from penstock.messages.slot import (
     TaskStateChanged,
     TriggerCheckpoint,
 )
+from penstock.messages.taps import Tap
 from penstock.messages.task_manager import (
     AllocateSlot,
     DeploySlot,
     FreeSlot,
     RequestStackSamples,
+    RequestTap,
     RequestTaskManagerDetails,
     SlotCommand,
     StackSamples,
+    TapRows,
 )
 from penstock.unix_sockets import unix_address
 from penstock_services.common.actor import Supervisor
@@ -222,6 +225,15 @@ async def test_samples_that_would_never_end_are_refused(rig, samples, interval_m
         await rig.send(message, StackSamples)
     taken = RequestStackSamples(job_id="j", samples=2, interval_ms=1)
     assert await rig.send(taken, StackSamples) == StackSamples()
+
+
+@pytest.mark.parametrize(("rows", "lease_ms"), [(0, 1), (10**30, 1), (1, -1), (1, 2**70)])
+async def test_taps_that_no_dispatcher_asks_for_are_refused(rig, rows, lease_ms):
+    tap = Tap(tap_id="t", edge_id="e", rows=rows, lease_ms=lease_ms)
+    with pytest.raises(SpecError, match="not a tap that can be made"):
+        await rig.send(RequestTap(job_id="j", allocation_ids=("a1",), tap=tap), TapRows)
+    fine = Tap(tap_id="t", edge_id="e", rows=20, lease_ms=5_000)
+    assert await rig.send(RequestTap(job_id="j", allocation_ids=("a1",), tap=fine), TapRows) == TapRows()
 
 
 async def test_reports_come_in_order_and_large_ones_too(rig):

@@ -1,5 +1,6 @@
 /** The pure parts in tables. */
 import { describe, expect, it } from "vitest";
+import { after, events, type Tapped } from "./api/tap";
 import { curve, layout } from "./graph/layout";
 import { fitted, LEAST, zoomed } from "./graph/view";
 import { bytes, compact, span, watermark } from "./lib/format";
@@ -55,5 +56,19 @@ describe("graph", () => {
     const view = zoomed({ x: 0, y: 0, scale: 1 }, 0.5, { x: 100, y: 100 });
     expect(view).toEqual({ scale: 0.5, x: 50, y: 50 });
     expect(zoomed(view, 0.001, { x: 0, y: 0 }).scale).toBe(LEAST);
+  });
+});
+
+describe("rows of an edge", () => {
+  const event = (values: number[]) => ({ edge: "e", columns: [{ name: "n", type: "INT" }], rows: values.map((n) => ({ subtask: 0, kind: "+I", time: null, values: [n] })), passed: 10, unseen: 1, subtasks: 1, silent: 0, problem: "" });
+  it("the newest come first, and the oldest are forgotten", () => {
+    let state: Tapped = { columns: [], rows: [], passed: 0, shown: 0, last: undefined, ended: undefined, error: undefined };
+    for (let turn = 0; turn < 20; turn++) state = after(state, event([...Array(20).keys()].map((i) => 20 * turn + i)));
+    expect([state.rows.length, state.rows[0]?.values, state.rows[0]?.key, state.passed, state.shown]).toEqual([200, [399], 399, 220, 400]);
+  });
+  it("events are read from pieces of a stream", () => {
+    const { found, rest } = events('event: rows\ndata: {"a":1}\n\n: a comment\n\nevent: end\nda');
+    expect(found).toEqual([{ name: "rows", data: '{"a":1}' }]);
+    expect(rest).toBe("event: end\nda");
   });
 });

@@ -1986,6 +1986,101 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/jobs/{job}/edges": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The answer. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobEdges"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job}/edges/{edge}/tap": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    rows?: string;
+                };
+                header?: never;
+                path: {
+                    edge: string;
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Server-sent events `rows`, one a second, then `end`. `rows`: the most in an event, 20 unless given, at most 100. The role is `security.tap.role`. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TapStream"];
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/jobs/{job}/events": {
         parameters: {
             query?: never;
@@ -5363,6 +5458,22 @@ export interface components {
             "savepoint-path": string;
         };
         /**
+         * EdgeRow
+         * @description An edge: the vertices that it connects, and how it spreads rows. ``name``: a short one (``e1``), by which it can be asked
+         *         for, too. ``tag``: the side output that goes over it.
+         */
+        EdgeRow: {
+            id: string;
+            name: string;
+            "ship-strategy": string;
+            source: string;
+            "source-name": string;
+            /** @default null */
+            tag: string | null;
+            target: string;
+            "target-name": string;
+        };
+        /**
          * Empty
          * @description ``{}``: the request was carried out, and there is nothing to report.
          */
@@ -5722,6 +5833,13 @@ export interface components {
             "execution-config": components["schemas"]["ExecutionConfig"];
             jid: string;
             name: string;
+        };
+        /**
+         * JobEdges
+         * @description ``GET /jobs/{id}/edges``
+         */
+        JobEdges: {
+            edges: components["schemas"]["EdgeRow"][];
         };
         /**
          * JobEventStream
@@ -6117,9 +6235,12 @@ export interface components {
         };
         /**
          * PlanInput
-         * @description One input of a vertex. ``id``: the vertex from which it comes. ``tag``, ours: the side output.
+         * @description One input of a vertex. ``id``: the vertex from which it comes. Of ours: ``tag``, the side output; ``edge``, the id of
+         *         the edge, as ``GET /jobs/{id}/edges`` lists it.
          */
         PlanInput: {
+            /** @default  */
+            edge: string;
             exchange: string;
             id: string;
             num: number;
@@ -6591,6 +6712,59 @@ export interface components {
             p99: number;
             /** @default 0 */
             p999: number;
+        };
+        /**
+         * TapColumn
+         * @description A column and its SQL type.
+         */
+        TapColumn: {
+            name: string;
+            type: string;
+        };
+        /**
+         * TapEnd
+         * @description The data of the event ``end``: the stream ends because of this.
+         */
+        TapEnd: {
+            reason: string;
+        };
+        /**
+         * TapEvent
+         * @description The data of an event ``rows``: what passed since the last one.
+         *
+         *         ``passed``: the rows of which ``rows`` are a sample. ``unseen``: more rows, which nobody looked at because that would have
+         *         taken too much processor time. ``subtasks``: those that send over the edge now. ``silent``: those of them whose slot did
+         *         not answer. ``problem``: why rows may be missing; empty if none are.
+         */
+        TapEvent: {
+            columns: components["schemas"]["TapColumn"][];
+            edge: string;
+            passed: number;
+            /** @default  */
+            problem: string;
+            rows: components["schemas"]["TapRow"][];
+            silent: number;
+            subtasks: number;
+            unseen: number;
+        };
+        /**
+         * TapRow
+         * @description A row. ``subtask``: which one sent it. ``kind``: +I, -U, +U or -D. ``time``: the record's event time in ms since 1970;
+         *         null where the record itself has none. ``values``: by the columns.
+         */
+        TapRow: {
+            kind: string;
+            subtask: number;
+            time: number | null;
+            values: unknown[];
+        };
+        /**
+         * TapStream
+         * @description The data of the server-sent events, by their names.
+         */
+        TapStream: {
+            end: components["schemas"]["TapEnd"];
+            rows: components["schemas"]["TapEvent"];
         };
         /**
          * TaskCheckpoint

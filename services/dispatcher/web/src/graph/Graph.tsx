@@ -18,6 +18,9 @@ export interface Node {
 export interface Edge {
   from: string;
   to: string;
+  /** By which it is selected; without one it cannot be. */
+  id?: string;
+  title?: string;
   label?: string;
   width?: number;
   pressed?: boolean;
@@ -29,6 +32,8 @@ interface Props {
   edges: Edge[];
   selected?: string | undefined;
   onSelect?: (id: string) => void;
+  selectedEdge?: string | undefined;
+  onSelectEdge?: (id: string) => void;
   height?: number;
 }
 
@@ -52,7 +57,7 @@ function useLayout(nodes: Node[], edges: Edge[], direction: "LR" | "TB", height:
   return placed?.shape === shape ? placed.placed : undefined;
 }
 
-export function Graph({ label, nodes, edges, selected, onSelect, height = HEIGHT }: Props): ReactElement {
+export function Graph({ label, nodes, edges, selected, onSelect, selectedEdge, onSelectEdge, height = HEIGHT }: Props): ReactElement {
   const frame = useRef<HTMLDivElement>(null);
   const layer = useRef<HTMLDivElement>(null);
   const [direction, setDirection] = useState<"LR" | "TB">(window.innerWidth > 760 ? "LR" : "TB");
@@ -87,6 +92,26 @@ export function Graph({ label, nodes, edges, selected, onSelect, height = HEIGHT
               </button>
             );
           })}
+        {placed?.edges.map((place, i) => {
+          const edge = edges[i];
+          if (!edge?.id || !onSelectEdge) return null;
+          const id = edge.id;
+          return (
+            <button
+              key={id}
+              type="button"
+              data-edge={id}
+              className={`edge-button ${id === selectedEdge ? "on" : ""}`}
+              style={{ left: place.x, top: place.y - 14 }}
+              title={edge.title}
+              aria-label={edge.title}
+              onFocus={(event) => event.currentTarget.matches(":focus-visible") && reveal({ x: place.x - 60, y: place.y - 20, width: 120, height: 24 })}
+              onClick={() => onSelectEdge(id)}
+            >
+              {edge.label}
+            </button>
+          );
+        })}
       </div>
       <div className="tools">
         <button type="button" className="button icon" onClick={() => zoom(1.25)} aria-label="Zoom in">
@@ -116,7 +141,7 @@ const Edges = memo(function Edges({ placed, edges }: { placed: Placed; edges: Ed
         return (
           <g key={i}>
             <path className={`edge ${facts?.pressed ? "pressed" : ""}`} d={edge.path} strokeWidth={facts?.width ?? 1.5} markerEnd="url(#arrow)" />
-            {facts?.label && (
+            {facts?.label && !facts.id && (
               <text className="edge-label" x={edge.x} y={edge.y - 5}>
                 {facts.label}
               </text>

@@ -7,7 +7,7 @@ import { Graph, type Edge, type Node } from "./Graph";
 
 type Job = Schemas["Job"];
 
-export function JobGraph({ job, why, selected, onSelect }: { job: Job; why: Schemas["Verdict"]; selected?: string | undefined; onSelect: (vertex: string) => void }): ReactElement {
+export function JobGraph({ job, why, selected, onSelect, edge, onSelectEdge }: { job: Job; why: Schemas["Verdict"]; selected?: string | undefined; onSelect: (vertex: string) => void; edge: string | undefined; onSelectEdge: (edge: string) => void }): ReactElement {
   const worst = useMemo(() => {
     const found = new Map<string, string>();
     for (const { subject, severity } of why.findings) {
@@ -30,13 +30,15 @@ export function JobGraph({ job, why, selected, onSelect }: { job: Job; why: Sche
       return {
         from: input.id,
         to: node.id,
+        ...(input.edge ? { id: input.edge } : {}),
+        title: `Show rows from ${from?.name ?? "?"} to ${vertices.get(node.id)?.name ?? "?"}`,
         label: rate ? `${strategy} · ${compact(rate)}/s` : strategy,
         width: 1.5 + Math.min(4, Math.log10(1 + rate)),
         pressed: (from?.metrics["backpressure-ratio"] ?? 0) > 0.5,
       };
     }),
   );
-  return <Graph label={`Graph of ${job.name}`} nodes={nodes} edges={edges} selected={selected} onSelect={onSelect} />;
+  return <Graph label={`Graph of ${job.name}`} nodes={nodes} edges={edges} selected={selected} onSelect={onSelect} selectedEdge={edge} onSelectEdge={onSelectEdge} />;
 }
 
 function VertexFace({ vertex, now }: { vertex: Schemas["JobVertex"]; now: number }): ReactElement {

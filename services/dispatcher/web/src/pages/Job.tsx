@@ -65,7 +65,7 @@ export function JobPage({ id, tab, rest }: { id: string; tab: string; rest: stri
         </div>
       </div>
       <VerdictCard verdict={value.why} />
-      <Tabs label="About the job" items={items} current={tab} />
+      <Tabs label="About the job" items={items} current={tab === "edges" ? "graph" : tab} />
       <Suspense fallback={<Loading />}>
         <Tab live={value} tab={tab} rest={rest} />
       </Suspense>
@@ -124,6 +124,6 @@ function Tab({ live, tab, rest }: { live: Schemas["LiveJob"]; tab: string; rest:
     case "spark":
       return <SparkTab job={job} />;
     default:
-      return <GraphTab live={live} vertex={rest[0]} part={rest[1] ?? "subtasks"} />;
+      return <GraphTab live={live} vertex={tab === "edges" ? undefined : rest[0]} edge={tab === "edges" ? rest[0] : undefined} part={rest[1] ?? "subtasks"} />;
   }
 }

@@ -8,9 +8,10 @@ import { JobGraph } from "../../graph/JobGraph";
 import { BusyLegend, BusyMeter, Card, Empty, Segments, State } from "../../ui/parts";
 import { Chart } from "../../ui/chart";
 import { Guarantees } from "./Guarantees";
+import { EdgeDrawer } from "./EdgeDrawer";
 import { VertexDrawer } from "./VertexDrawer";
 
-export function GraphTab({ live, vertex, part }: { live: Schemas["LiveJob"]; vertex: string | undefined; part: string }): ReactElement {
+export function GraphTab({ live, vertex, edge, part }: { live: Schemas["LiveJob"]; vertex: string | undefined; edge: string | undefined; part: string }): ReactElement {
   const { job, why } = live;
   const [shown, setShown] = useState<"graph" | "table">("graph");
   const chosen = job.vertices.find((v) => v.id === vertex);
@@ -36,11 +37,12 @@ export function GraphTab({ live, vertex, part }: { live: Schemas["LiveJob"]; ver
         }
         flush
       >
-        {shown === "graph" ? <JobGraph job={job} why={why} selected={vertex} onSelect={(id) => go("jobs", job.jid, "graph", id)} /> : <VertexTable job={job} />}
+        {shown === "graph" ? <JobGraph job={job} why={why} selected={vertex} onSelect={(id) => go("jobs", job.jid, "graph", id)} edge={edge} onSelectEdge={(id) => go("jobs", job.jid, "edges", id)} /> : <VertexTable job={job} />}
       </Card>
       <JobCharts job={job} />
       <Guarantees job={job} />
       {chosen && <VertexDrawer key={chosen.id} job={job} vertex={chosen} why={why} part={part} />}
+      {edge && <EdgeDrawer key={edge} job={job} edge={edge} />}
     </div>
   );
 }
