@@ -94,7 +94,13 @@ def test_sql_of_other_pages_is_planned(page: str) -> None:
 
 
 #: Options that the planner sets; users cannot.
-SET_BY_THE_PLANNER = {"sink.overwrite", "sink.static-partition", "partition.keys", "partition.filter"}
+SET_BY_THE_PLANNER = {
+    "sink.overwrite",
+    "sink.truncate",
+    "sink.static-partition",
+    "partition.keys",
+    "partition.filter",
+}
 
 
 def test_every_option_of_a_connector_or_format_is_on_its_page() -> None:

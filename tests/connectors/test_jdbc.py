@@ -135,6 +135,18 @@ def test_inserts_with_a_key_overwrite(database):
     assert run(ddl, "SELECT * FROM t") == [(1, "b")]
 
 
+def test_truncate_deletes_all_rows(database):
+    ddl = table(database, "id INT, name STRING", key="id")
+    run(ddl, "INSERT INTO t VALUES (1, 'a'), (2, 'b');")
+    assert run(ddl, "TRUNCATE TABLE t;", "SELECT * FROM t;") == []
+    # The option alone does not make an INSERT delete what it was not asked to.
+    run(ddl, "INSERT INTO t VALUES (1, 'a');")
+    emptied = table(database, "id INT, name STRING", more=", 'sink.truncate' = 'true'")
+    with pytest.raises(ConnectorError, match="to be emptied gets rows"):
+        run(emptied, "INSERT INTO t VALUES (2, 'b');")
+    assert run(ddl, "SELECT * FROM t;") == [(1, "a")]
+
+
 def test_lookup_by_one_and_by_two_keys(database):
     with sqlite3.connect(database) as connection:
         connection.executemany(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import UnsupportedError
 from penstock.spark.engine import SparkJob
 from penstock.sql.scripts import plan_script
 from tests.connectors.web.tcp import TcpServer
@@ -77,6 +79,22 @@ def test_redis_is_written_and_its_streams_are_read(spark: Any, shared_redis: Any
     SparkJob(script(hashes, f"INSERT INTO t VALUES {VALUES}", columns), spark).run()
     client = shared_redis.client()
     assert [client.hget(f"{word}:{i}", "name") for i, _ in WANT] == [name for _, name in WANT]
+
+
+def test_tables_are_truncated(spark: Any, tmp_path: Path) -> None:
+    files = {"connector": "filesystem", "path": str(tmp_path / "t"), "format": "json"}
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE goods (id INTEGER, name TEXT)")
+    rows = {"connector": "jdbc", "url": f"jdbc:sqlite:{tmp_path}/x.db", "table-name": "goods"}
+    for options in (files, rows):
+        SparkJob(script(options, f"INSERT INTO t VALUES {VALUES}"), spark).run()
+        assert sorted(on_spark(script(options, "SELECT * FROM t"), spark)) == WANT
+        SparkJob(script(options, "TRUNCATE TABLE t"), spark).run()
+        SparkJob(script(options, "INSERT INTO t VALUES (9, 'z')"), spark).run()
+        assert on_spark(script(options, "SELECT * FROM t"), spark) == [(9, "z")]
+    driver = {"connector": "jdbc", "url": "jdbc:h2:mem:x", "table-name": "t", "driver": "org.h2.Driver"}
+    with pytest.raises(UnsupportedError, match="TRUNCATE TABLE through Spark's JDBC"):
+        SparkJob(script(driver, "TRUNCATE TABLE t"), spark).run()
 
 
 @pytest.fixture

@@ -133,6 +133,41 @@ def test_overwrite_replaces_the_partitions_that_are_written(tmp_path):
     assert (tmp_path / "t" / "dt=2024-01-01" / "hr=2" / "other.json").exists()
 
 
+def test_truncate_empties_all_partitions(tmp_path):
+    session = SqlSession({"parallelism.default": "2"})
+    run(session, table(tmp_path) + FILL)
+    (tmp_path / "t" / "dt=2024-01-02" / "hr=2" / "other.json").write_text('{"id": 22}\n')
+    run(session, "TRUNCATE TABLE t")
+    assert [path for path in (tmp_path / "t").rglob("*") if path.is_file()] == []
+    run(session, FILL)
+    assert [row[0] for row in run(session, "SELECT * FROM t")] == [1, 2, 3, 4, 5]
+    plain = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/plain', 'format' = 'csv')"
+    run(
+        session,
+        f"CREATE TABLE plain (id INT) {plain}; INSERT INTO plain VALUES (1), (2); TRUNCATE TABLE plain;",
+    )
+    run(session, "INSERT INTO plain VALUES (3)")
+    assert run(session, "SELECT * FROM plain") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("TRUNCATE TABLE p", "TRUNCATE TABLE of connector 'print'"),
+        ("TRUNCATE TABLE v", "'v' is a view"),
+        ("TRUNCATE TABLE nowhere", "unknown table 'nowhere'"),
+        ("TRUNCATE p", "expected: TABLE"),
+        ("TRUNCATE TABLE p PARTITION (id = 1)", "syntax error at 'PARTITION'"),
+    ],
+)
+def test_what_cannot_be_truncated_is_refused_by_name(statement, words):
+    session = SqlSession()
+    run(session, "CREATE TABLE p (id INT) WITH ('connector' = 'print'); CREATE VIEW v AS SELECT 1 AS id;")
+    with pytest.raises(PenstockError) as caught:
+        session.execute(statement)
+    assert words in str(caught.value)
+
+
 def test_a_declaration_is_shown_and_taken_again(tmp_path):
     session = SqlSession({"parallelism.default": "2"})
     run(session, table(tmp_path).replace(") PARTITIONED", ") COMMENT 'x' PARTITIONED"))

@@ -89,6 +89,9 @@ class Connector(ABC):
     #: Whether INSERT OVERWRITE is supported: with the option ``sink.overwrite`` the writer replaces the
     #: present rows.
     overwrites: bool = False
+    #: Whether TRUNCATE TABLE is supported: with the option ``sink.truncate`` the writer, which gets no rows, deletes
+    #: all rows when its input has ended.
+    truncates: bool = False
     #: Whether PARTITIONED BY is supported: with the option ``partition.keys`` rows are stored by the values
     #: of these columns.
     partitioned: bool = False

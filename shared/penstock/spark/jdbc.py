@@ -77,6 +77,14 @@ def write(frame: Frame, table: TableWrite) -> bool:
     spec = table.spec
     if not only_spark(spec.options):
         return False
+    if OPTIONS.read_one(spec.options, "sink.truncate"):
+        raise UnsupportedError(
+            "TRUNCATE TABLE through Spark's JDBC",
+            expected="a url of PostgreSQL, MySQL, MariaDB or SQLite",
+            got=spec.options["url"],
+            where="connector 'jdbc'",
+            remedy="delete the rows in the database",
+        )
     if spec.keys:
         raise UnsupportedError(
             "writing by key through Spark's JDBC",

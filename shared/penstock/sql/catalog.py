@@ -217,13 +217,24 @@ def sink_ref(
     table: Table,
     *,
     overwrite: bool = False,
+    truncate: bool = False,
     partition: Sequence[str | None] | None = None,
     where: str | None = None,
 ) -> TableRef:
-    """The table in the form in which a plan writes it. ``overwrite``: the query's rows replace the old ones.
+    """The table in the form in which a plan writes it. ``overwrite``: the query's rows replace the old ones. ``truncate``: the old rows go, and none come.
     ``partition``: they replace the old rows of this partition only."""
     table = resolved_table(table)
     connector = _checked(table, "sink")
+    if truncate:
+        if not connector.truncates:
+            raise UnsupportedError(
+                f"TRUNCATE TABLE of connector '{connector.name}'",
+                expected="a table of connector 'filesystem' or 'jdbc'",
+                got=f"table '{table.name}'",
+                where=where,
+                remedy="delete the rows in the system in which they lie",
+            )
+        table = replace(table, options={**table.options, "sink.truncate": "true"})
     if overwrite:
         if not connector.overwrites:
             raise UnsupportedError(

@@ -16,6 +16,7 @@ from penstock.sql.catalog import UID_HINT, sink_ref, with_options
 from penstock.sql.errors import Source, did_you_mean, start_of
 from penstock.sql.partitions import static_partition, static_texts
 from penstock.sql.queries import QueryBinder
+from penstock.sql.values import encode_rows
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -34,9 +35,15 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             expected="a table",
             got=repr(insert.table),
             where=str(insert.position),
-            remedy="insert into the table that it reads, or CREATE TABLE with a connector",
+            remedy="name the table that it reads, or CREATE TABLE with a connector",
         )
     table = catalog.table(insert.table, str(insert.position))
+    if insert.truncate:
+        ref = sink_ref(table, truncate=True, where=str(insert.position))
+        nothing = n.Values(schema=ref.schema, data=encode_rows(ref.schema, []))
+        return n.Sink(
+            input=nothing, table=ref, upsert_keys=(), columns=tuple(ref.schema.names), schema=ref.schema
+        )
     options = {key: value for key, value in insert.options.items() if key != UID_HINT}
     label = insert.options.get(UID_HINT)
     binder = QueryBinder(catalog, config, Source(insert.text))

@@ -40,7 +40,6 @@ REFUSED: dict[str, str] = {
     "SHOW MATERIALIZED TABLES": _MATERIALIZED,
     "SHOW MODELS": "call the model in a Python function",
     "SHOW PROCEDURES": "there are no procedures",
-    "TRUNCATE": _EXTERNAL,
     "UNLOAD MODULE": _NO_MODULES,
     "UPDATE": _EXTERNAL,
     "USE MODULES": _NO_MODULES,

@@ -194,7 +194,8 @@ class SqlSession:
             raise SqlError("the statement set is empty", expected="INSERT INTO …", where=str(position))
         sinks = tuple(bind_insert(self.catalog, self.config, insert) for insert in inserts)
         self._check_overwrites(inserts)
-        name = "insert-into_" + "_".join(dict.fromkeys(s.table.name for s in sinks))
+        verb = "truncate" if inserts[0].truncate else "insert-into"
+        name = "_".join([verb, *dict.fromkeys(s.table.name for s in sinks)])
         graph = self._plan(sinks, name, position)
         if not graph.bounded and any(i.overwrite for i in inserts):
             raise UnsupportedError(

@@ -64,6 +64,11 @@ class StatementParser(CatalogSyntax):
                 return self._drop(here)
             case "INSERT":
                 return self._insert(here)
+            case "TRUNCATE":
+                self._advance()
+                self._expect("TABLE")
+                at = position_in(self.sql, self._curr.start) if self._curr else here
+                return Insert(self._dotted("a table's name"), at, exp.Null(), truncate=True)
             case "SET":
                 return self._set(here)
             case "RESET":

@@ -192,7 +192,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT. ``partition``: the columns and values of ``PARTITION (column = value, …)``."""
+    """INSERT, and TRUNCATE TABLE, which is an overwriting INSERT of no rows (``truncate``; its query is not read).
+    ``partition``: the columns and values of ``PARTITION (column = value, …)``."""
 
     table: str
     position: Position
@@ -202,6 +203,7 @@ class Insert:
     options: dict[str, str] = field(default_factory=dict)
     text: str = ""
     partition: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
+    truncate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

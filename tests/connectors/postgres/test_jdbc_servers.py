@@ -238,3 +238,13 @@ class TestLookupByTwo(TestLookup):
 
     def absent(self):
         return [("one", 2), ("three", 3)]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_truncate_deletes_all_rows_of_a_server(place, guarantee):
+    place.execute("CREATE TABLE t (id bigint PRIMARY KEY, name varchar(50))")
+    place.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session = SqlSession()
+    session.execute(place.ddl("id BIGINT, name STRING", **{"sink.delivery-guarantee": guarantee}))
+    run_graph(session.execute("TRUNCATE TABLE t").job.job_graph)
+    assert place.execute("SELECT COUNT(*) FROM t") == [(0,)]

@@ -24,6 +24,7 @@ class FilesystemConnector(DeclaredConnector):
     #: ROW columns may be declared with only the fields that are read.
     nested_projection = True
     overwrites = True
+    truncates = True
     partitioned = True
     #: Files have no index: a lookup join keeps the whole table.
     lookup_caches = ("FULL",)
@@ -104,5 +105,5 @@ class FilesystemConnector(DeclaredConnector):
         from penstock.connectors.filesystem.overwrite import OverwritingFileSink
         from penstock.connectors.filesystem.sink import FileSink
 
-        overwrite = OPTIONS.read_one(table.options, "sink.overwrite")
+        overwrite = any(OPTIONS.read_one(table.options, f"sink.{word}") for word in ("overwrite", "truncate"))
         return OverwritingFileSink(table) if overwrite else FileSink(table)

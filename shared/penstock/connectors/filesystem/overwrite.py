@@ -1,4 +1,4 @@
-"""INSERT OVERWRITE: the new files are hidden until the input has ended; then they replace the old files. In a
+"""INSERT OVERWRITE and TRUNCATE TABLE: the new files are hidden until the input has ended; then they replace the old files. In a
 partitioned table they replace only the files of the written partitions.
 
 Each subtask deletes the files that are not the job's own, and makes its own visible. Both steps can be
@@ -49,9 +49,9 @@ class OverwritingFileSink(FileSink):
                     self._files.delete(info.path)
 
     def _replaced(self) -> set[str]:
-        """The folders whose old files are replaced: the table's folder, or in a partitioned table the folders
-        of the written partitions and of the partition that PARTITION names, even if no row came."""
-        if self._partitioning is None:
+        """The folders whose old files are replaced: the table's folder, or in INSERT OVERWRITE of a partitioned table
+        the folders of the written partitions and of the partition that PARTITION names, even if no row came."""
+        if self._partitioning is None or self._options["sink.truncate"]:
             return {self._folder}
         folders = {item.final.rpartition("/")[0] for item in self._uncommitted}
         static = self._options["sink.static-partition"]

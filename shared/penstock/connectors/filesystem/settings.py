@@ -38,6 +38,7 @@ OPTIONS = OptionSet(
         Option("sink.part-prefix", _name_part, "part", "Begins the names of files.", role="sink"),
         Option("sink.part-suffix", _name_part, "", "Ends the names of files; without one the format does, '.parquet'.", role="sink"),
         Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),
+        Option("sink.truncate", boolean, False, "What TRUNCATE TABLE sets: at the end all files go.", role="sink"),
         Option("sink.max-open-files", positive, 64, "So many partitions a subtask writes at a time; the file that waits longest is closed for another.", role="sink"),
         Option("sink.static-partition", text, None, "What INSERT OVERWRITE … PARTITION sets: a JSON list of the partition's values.", role="sink"),
         Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns whose values are folders 'column=value'."),

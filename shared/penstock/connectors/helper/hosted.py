@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import SourceMode, TableInfo
 
 _DECLARED = (
-    "options", "metadata", "location", "overwrites", "partitioned", "lookup_caches", "nested_projection", "writable_metadata",
+    "options", "metadata", "location", "overwrites", "truncates", "partitioned", "lookup_caches", "nested_projection", "writable_metadata",
     "in_process", "runs",
 )  # fmt: skip
 

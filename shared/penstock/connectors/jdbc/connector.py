@@ -42,6 +42,11 @@ def exactly_once(table: TableInfo) -> bool:
     return bool(OPTIONS.read_one(table.options, "sink.delivery-guarantee") == "exactly-once")
 
 
+def truncating(table: TableInfo) -> bool:
+    """Whether the sink of ``table`` is TRUNCATE TABLE's, which deletes all rows."""
+    return bool(OPTIONS.read_one(table.options, "sink.truncate"))
+
+
 def _hosted() -> Connector:
     """The connector for database servers, which runs in helper processes."""
     from penstock.connectors.registry import get_connector
@@ -66,6 +71,7 @@ class JdbcConnector(DeclaredConnector):
     name = "jdbc"
     runs: Runs = "native"
     location = ("table-name", "scan.partition.column")
+    truncates = True
     lookup_caches = ("NONE", "PARTIAL", "FULL")
 
     def __init__(self) -> None:
@@ -155,8 +161,9 @@ class JdbcConnector(DeclaredConnector):
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.jdbc.sink import JdbcWriter
+        from penstock.connectors.jdbc.truncating import TruncatingFile
 
         _reached_here(table)
         if is_server(table.options):
             return _hosted().writer(table)
-        return JdbcWriter(table)
+        return TruncatingFile(table) if truncating(table) else JdbcWriter(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.connectors.jdbc.connector import JdbcConnector, exactly_once
+from penstock.connectors.jdbc.connector import JdbcConnector, exactly_once, truncating
 
 if TYPE_CHECKING:
     from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
@@ -32,6 +32,8 @@ class JdbcServerConnector(JdbcConnector):
         return ServerLookup(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
-        from penstock.connectors.jdbc.server_sink import ExactlyOnceWriter, ServerWriter
+        from penstock.connectors.jdbc.server_sink import ExactlyOnceWriter, ServerWriter, TruncatingServer
 
+        if truncating(table):
+            return TruncatingServer(table)
         return ExactlyOnceWriter(table) if exactly_once(table) else ServerWriter(table)

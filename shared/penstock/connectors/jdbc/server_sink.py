@@ -14,6 +14,7 @@ from penstock.connectors.jdbc.server_values import server_parameters
 from penstock.connectors.jdbc.servers import check_transactional, connect, failure, server_of
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
+from penstock.connectors.jdbc.truncating import TruncatingWriter
 from penstock.errors import ConnectorError, ExternalError, PenstockError
 from penstock.types.batch import Batch
 
@@ -233,3 +234,14 @@ def check_age(item: bytes, now_ms: int, table: str) -> None:
         where="the state of the sink",
         remedy="start from a newer savepoint; or set 'sink.delivery-guarantee' = 'at-least-once' and look for doubled rows",
     )
+
+
+class TruncatingServer(TruncatingWriter):
+    """Empties a table of a server."""
+
+    def _delete_all(self) -> None:
+        statements = _Statements(self._table)
+        try:
+            statements.run(f"DELETE FROM {statements.server.table(statements.table)}")
+        finally:
+            statements.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.connectors.lookup import LOOKUP_OPTIONS
-from penstock.options import Option, OptionSet, choice, duration_ms, integer, text
+from penstock.options import Option, OptionSet, boolean, choice, duration_ms, integer, text
 
 OPTIONS = OptionSet(
     "connector 'jdbc'",
@@ -21,6 +21,7 @@ OPTIONS = OptionSet(
         Option("sink.buffer-flush.max-rows", integer, 1000, "Rows that are written at a time at most.", role="sink"),
         Option("sink.buffer-flush.interval", duration_ms, 1000, "Rows wait no longer than this under load.", role="sink"),
         Option("sink.max-retries", integer, 3, "How often a failed write is tried again.", role="sink"),
+        Option("sink.truncate", boolean, False, "What TRUNCATE TABLE sets: at the end all rows are deleted.", role="sink"),
         Option("sink.delivery-guarantee", choice("at-least-once", "exactly-once"), "at-least-once", "exactly-once: rows show when their checkpoint is complete, in one transaction with a marker. Not of SQLite.", role="sink"),
         *LOOKUP_OPTIONS,
     ],
