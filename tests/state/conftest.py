@@ -8,6 +8,7 @@ import pytest
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
+from penstock.state.memory import StateMemory
 from penstock.types import logical as t
 
 
@@ -22,8 +23,9 @@ class Clock:
 class Backends:
     """Makes backends of one kind; the next one restores the one before it."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, limit_bytes: int = 0) -> None:
         self.kind = kind
+        self._limit_bytes = limit_bytes
         self.clock = Clock()
         self._folder = folder
         self._made: list[KeyedStateBackend] = []
@@ -33,8 +35,9 @@ class Backends:
         folder = self._folder / str(len(self._made))
         kind = options.pop("kind", self.kind)
         backend = make_backend(
-            kind, space, now_ms=self.clock, uid="op", local_dir=folder, cache_entries=8, **options
-        )
+            kind, space, now_ms=self.clock, uid="op", local_dir=folder, cache_entries=8,
+            memory=StateMemory(self._limit_bytes), **options,
+        )  # fmt: skip
         self._made.append(backend)
         return backend
 

@@ -4,7 +4,7 @@ are what stood there at each barrier, whatever the backend."""
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,8 +24,14 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.epochs import Epochs
+from penstock.state.stored_timers import StoredTimers
 from penstock.state.tables import GoneRows
 from penstock.types import logical as t
+from tests.state.conftest import Backends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 LONG = t.BigIntType()
 ALL = (0, 127)
@@ -121,11 +127,29 @@ STEP = st.one_of(
     st.tuples(st.just("cut")),
     st.tuples(st.just("checkpoint")),
     st.tuples(st.just("abort")),
+    st.tuples(st.just("shorten")),
 )
 
 
+@pytest.fixture(
+    params=[("hashmap", 0), ("leveldb", 0), ("leveldb", 1 << 20)], ids=["hashmap", "leveldb", "limited"]
+)
+def backends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backends]:
+    made = Backends(request.param[0], tmp_path, request.param[1])
+    yield made
+    made.close()
+
+
+def shorten(backend: KeyedStateBackend) -> None:
+    """What a backend does that holds too much: it gives up what it remembers of changes, and moves timers."""
+    for rows in backend._kept():
+        rows.changes.forget()
+    if isinstance(backend.event_timers, StoredTimers):
+        backend.event_timers.spill()
+
+
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -167,6 +191,8 @@ async def test_every_chain_is_the_state_at_its_barrier(backends: Any, steps: lis
             case ("abort",) if pending:
                 for block in pending.pop(0)[1].keyed.values():
                     block.discard()
+            case ("shorten",):
+                shorten(states.backend)
     for entry in pending:
         finish(entry)
     for links, truth in done[-4:]:
@@ -222,6 +248,27 @@ def test_without_checkpoints_nothing_piles_up(backends: Any) -> None:
         queue.register(time, "k")
         assert list(queue.due(time)) == [(time, "k")]
     assert not queue.changes.changed
+
+
+def test_a_state_whose_changes_were_given_up_is_whole_in_the_next_snapshot_and_a_delta_after_it(
+    backends: Any,
+) -> None:
+    states = States(backends.make())
+    backend = states.backend
+    for key in range(100):
+        states.change(key, "value", key)
+    since = backend.epochs.begin(0)
+    OperatorSnapshot(keyed=backend.cut()).copied()
+    shorten(backend)
+    states.change(3, "value", 8)
+    assert [rows.changes.recorded for rows in backend._kept()] == [0] * 7
+    since = backend.epochs.begin(since)
+    values = OperatorSnapshot(keyed=backend.cut()).block("value/v")
+    assert (values.delta, values.batch.num_rows) == (False, 100)
+    states.change(4, "value", 9)
+    backend.epochs.begin(since)
+    values = OperatorSnapshot(keyed=backend.cut()).block("value/v")
+    assert (values.delta, values.batch.to_pydict()["key0"]) == (True, [4])
 
 
 async def restored_chain(links: list[StateLink]) -> Any:

@@ -63,14 +63,16 @@ class KeyedStateBackend(ABC):
         self.scope = states.Scope()
         self.journal = states.Journal() if undo else None
         self.epochs = epochs or Epochs()
-        self.event_timers = TimerQueue(self.epochs)
-        self.processing_timers = TimerQueue(self.epochs)
         self._now_ms = now_ms
         self._registered: dict[str, Registered] = {}
         self._unclaimed = Unclaimed(space, self.epochs)
         #: The key groups that have been given to another subtask.
         self.given = GivenAway(space.max_parallelism, self._sweep, where=f"operator '{uid}'")
-        for queue in (self.event_timers, self.processing_timers):
+        self._use_timers(TimerQueue(self.epochs), TimerQueue(self.epochs))
+
+    def _use_timers(self, event: TimerQueue, processing: TimerQueue) -> None:
+        self.event_timers, self.processing_timers = event, processing
+        for queue in (event, processing):
             queue.before_due = self.given.finish
 
     # -- registering ---------------------------------------------------------------------
@@ -191,6 +193,7 @@ class KeyedStateBackend(ABC):
                     for batch in batches:
                         for time, entry in read_timers(self.space, batch, schema, self._where(name)):
                             queue.register(time, entry)
+                        self.end_batch()
                 elif known is not None and not replaced(known.desc.state_names, name, schema):
                     self._load(known, batches, schema)
                 else:

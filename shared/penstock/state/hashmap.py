@@ -51,5 +51,5 @@ class HashMapStateBackend(KeyedStateBackend):
 
     def _put_all(self, state: Registered, rows: Iterable[tuple[Any, Any]]) -> None:
         rows = dict(rows)
-        state.table.changes.changed.update(dict.fromkeys(rows, True))
+        state.table.changes.restored(rows)
         state.table.update(rows)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.snapshots.contract import KeyedBlock, PendingBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.state.epochs import Epochs
 
@@ -31,6 +31,19 @@ _PIECE_S = 0.0005
 _FIRST_ROWS, _LEAST_ROWS, _MOST_ROWS = 512, 64, 16_384
 
 
+class _Everything(dict[Any, bool]):
+    """Stands for the record of changed keys while none is kept: every key may have changed, and have been there
+    before."""
+
+    __slots__ = ()
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: Any) -> bool:
+        return True
+
+
 class KeyChanges:
     """The changed keys of one table. ``value`` returns the live value of a key (None: absent).
 
@@ -42,7 +55,8 @@ class KeyChanges:
 
     def __init__(self, epochs: Epochs, value: Callable[[Any], Any]) -> None:
         self._epochs = epochs
-        #: The epoch in which the table was made. Snapshots up to an earlier epoch do not contain the table.
+        #: The epoch in which the table was made, or its record given up. No delta builds on a snapshot up to an
+        #: earlier epoch.
         self._began = epochs.now
         self.value = value
         self.changed: dict[Any, bool] = {}
@@ -55,6 +69,24 @@ class KeyChanges:
         for cut in self.cuts:
             cut.keep(key)
         self.changed[key] = self.value(key) is not None
+
+    def restored(self, keys: Iterable[Any]) -> None:
+        """Records that ``keys`` came from a snapshot; no snapshot of this attempt has them yet."""
+        if type(self.changed) is not _Everything:
+            self.changed.update(dict.fromkeys(keys, True))
+
+    @property
+    def recorded(self) -> int:
+        """How many changed keys are remembered."""
+        return len(self.changed) + sum(len(keys) for _, keys in self._older)
+
+    def forget(self) -> None:
+        """Gives up the record of changed keys, which takes too much memory: the next snapshot holds the table
+        whole, as if it were new. Until then no key is recorded. Does nothing while a cut is copied, which has to
+        know what changes."""
+        if not self.cuts:
+            self._began = self._epochs.now
+            self._older, self.changed = [], _Everything()
 
     def note(self, key: Any) -> None:
         """Announces that ``key`` is about to change."""
@@ -81,7 +113,7 @@ class KeyChanges:
         either value. ``copy`` copies a value that may change in place.
         """
         since = self._epochs.since
-        if since < self._began:  # the checkpoint on which a delta would build does not contain this table
+        if since < self._began:  # nobody knows what changed since the checkpoint on which a delta would build
             since = 0
         confirmed = self._epochs.settled
         self._older = [(epoch, keys) for epoch, keys in self._older if epoch > confirmed]

@@ -1,8 +1,9 @@
 """The state backend LevelDB: state larger than memory on the local disk.
 
 Live values are in a bounded write-back cache of two generations. A generation that is dropped is first
-written as one sorted WriteBatch. A row is ``key group ‖ state ‖ key ‖ namespace`` → value, so that key
-groups and states are contiguous. The files are private to one attempt: a restore fills them again.
+written in key order. Under a limit of memory timers lie there, too (``stored_timers``). A row is
+``key group ‖ state ‖ key ‖ namespace`` → value, so that key groups and states are contiguous. The files are
+private to one attempt: a restore fills them again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from penstock.state.codec import codec, tuple_codec
 from penstock.state.key_changes import KeyChanges
 from penstock.state.key_rows import Registered
 from penstock.state.memory import StateMemory
+from penstock.state.stored_timers import TIMER_BYTES, EntryCodec, StoredTimers
 from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _ABSENT: Any = object()
 #: How many live values all states of the operator keep in memory.
 DEFAULT_CACHE_ENTRIES = 200_000
 _RESTORE_ROWS = 10_000
+#: How many bytes of values are written back at once.
+_WRITTEN_BYTES = 1 << 20
 #: The size of LevelDB's write buffer, of which there may be two, and of its cache.
 _BUFFER_BYTES = 32 << 20
 #: If the slot's state has a limit, the buffer is at most the limit divided by the first, but not below the
@@ -41,6 +45,9 @@ _BUFFER_BYTES = 32 << 20
 _BUFFER_SHARE, _LEAST_BUFFER = 16, 256 << 10
 #: A live value takes about so many bytes, and so many times its encoded size.
 _OBJECT_BYTES, _OBJECT_TIMES = 300, 2
+#: Timers go to the disk when they are more than one part in so many of the limit, and the record of the changed keys
+#: of a state is given up at one part in so many; a changed key takes about so many bytes.
+_TIMER_SHARE, _CHANGED_SHARE, _CHANGED_BYTES = 16, 4, 200
 #: The assumed encoded size of a value before the first sample, and the weight of each sample.
 _FIRST_VALUE_BYTES, _SAMPLE_WEIGHT = 256.0, 1 / 8
 
@@ -148,6 +155,14 @@ class LevelDBStateBackend(KeyedStateBackend):
         self._groups: dict[Any, int] = {}
         self._codecs: dict[int, tuple[Any, Any]] = {}
         self._ids: dict[str, int] = {}
+        self._stored_timers: list[StoredTimers] = []
+        if self._memory.limit_bytes:
+            entries = EntryCodec(self._encode_entry, self._decode_entry, lambda: self.timer_namespaces)
+            event, processing = (StoredTimers(self.epochs, self._db, kind, entries) for kind in range(2))
+            self._use_timers(event, processing)
+            self._stored_timers = [event, processing]
+            for queue in self._stored_timers:
+                queue.changes.forget()
 
     # -- keys and values -----------------------------------------------------------------
 
@@ -171,7 +186,22 @@ class LevelDBStateBackend(KeyedStateBackend):
             data = get(self._row_key(state_id, namespaced, key))
             return None if data is None else decode(data)
 
-        return CachedTable(load, self.epochs)
+        table = CachedTable(load, self.epochs)
+        if self._memory.limit_bytes:
+            # The first snapshot is whole, so nobody needs to know what changed before it.
+            table.changes.forget()
+        return table
+
+    def _encode_entry(self, entry: Any) -> bytes:
+        if not self.timer_namespaces:
+            return self._key_codec.encode(entry)
+        key, window = entry
+        return self._key_codec.encode(key) + encode_namespace(window)
+
+    def _decode_entry(self, data: bytes) -> Any:
+        if not self.timer_namespaces:
+            return self._key_codec.decode(data)
+        return self._key_codec.decode(data[:-NAMESPACE_BYTES]), decode_namespace(data[-NAMESPACE_BYTES:])
 
     def _row_key(self, state_id: int, namespaced: bool, key: Any, group: int | None = None) -> bytes:
         user_key, namespace = key if namespaced else (key, None)
@@ -199,6 +229,7 @@ class LevelDBStateBackend(KeyedStateBackend):
             self._rotate()
         if self._memory.limit_bytes:
             self._sample()
+            self._shorten()
         # The first rotation drops the old generation, the second one the young generation.
         for _ in range(2):
             if self._memory.excess(self._holder):
@@ -207,6 +238,21 @@ class LevelDBStateBackend(KeyedStateBackend):
         if len(self._groups) > self._cache_entries:
             self._groups.clear()
         self._memory.check()
+
+    def _shorten(self) -> None:
+        """Moves timers to the disk if the slot holds too much and they are a part of it, and gives up records of
+        changed keys that are."""
+        limit = self._memory.limit_bytes
+        many = sum(queue.in_memory for queue in self._stored_timers) * TIMER_BYTES
+        if many > limit // _TIMER_SHARE and self._memory.excess(self._holder):
+            moved = sum(queue.spill() for queue in self._stored_timers)
+            self._memory.moved(moved * TIMER_BYTES)
+        for changes in self._changes():
+            if changes.recorded * _CHANGED_BYTES > limit // _CHANGED_SHARE:
+                changes.forget()
+
+    def _changes(self) -> list[KeyChanges]:
+        return [x.table.changes for x in self._registered.values()] + [x.changes for x in self._stored_timers]
 
     def _rotate(self) -> None:
         self._write_back()
@@ -224,10 +270,14 @@ class LevelDBStateBackend(KeyedStateBackend):
 
     def live_bytes(self) -> int:
         live = sum(len(s.table) + len(s.table.old) for s in self._registered.values())
-        return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + 100 * len(self._groups)
+        small = 100 * len(self._groups)
+        small += sum(queue.in_memory for queue in self._stored_timers) * TIMER_BYTES
+        if self._memory.limit_bytes:
+            small += sum(changes.recorded for changes in self._changes()) * _CHANGED_BYTES
+        return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + small
 
     def _write_back(self) -> None:
-        """Writes all dirty values as one WriteBatch in key order."""
+        """Writes all dirty values in key order, in pieces, for a batch has all its rows in memory twice."""
         rows: list[tuple[bytes, Any, Any]] = []
         for name, state in self._registered.items():
             state_id = self._ids[name]
@@ -241,12 +291,20 @@ class LevelDBStateBackend(KeyedStateBackend):
         if not rows:
             return
         rows.sort(key=lambda row: row[0])
-        with self._db.write_batch() as batch:
-            for row_key, value, encode in rows:
-                if value is None:
-                    batch.delete(row_key)
-                else:
-                    batch.put(row_key, encode(value))
+        left = iter(rows)
+        row = next(left, None)
+        while row is not None:
+            written = 0
+            with self._db.write_batch() as batch:
+                while row is not None and written < _WRITTEN_BYTES:
+                    row_key, value, encode = row
+                    if value is None:
+                        batch.delete(row_key)
+                    else:
+                        data = encode(value)
+                        batch.put(row_key, data)
+                        written += len(data)
+                    row = next(left, None)
 
     def _learn_groups(self, keys: Sequence[Any]) -> None:
         """Computes the key groups of many keys at once, because hashing them one by one would cost 20 µs
@@ -287,7 +345,7 @@ class LevelDBStateBackend(KeyedStateBackend):
         state_id = self._ids[state.desc.state_name]
         encode = self._codecs[state_id][0]
         rows = list(rows)
-        state.table.changes.changed.update(dict.fromkeys((key for key, _ in rows), True))
+        state.table.changes.restored(key for key, _ in rows)
         for at in range(0, len(rows), _RESTORE_ROWS):
             part = rows[at : at + _RESTORE_ROWS]
             user_keys = [k[0] for k, _ in part] if state.namespaced else [k for k, _ in part]

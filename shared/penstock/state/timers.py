@@ -50,24 +50,33 @@ class TimerQueue:
 
     def register(self, time: int, entry: Any, journal: Journal | None = None) -> bool:
         """Registers a timer. Returns False if it was registered before. ``journal`` receives the undo."""
-        entries = self._entries
         if self.known((time, entry)):
             return False
         self.changes.note((time, entry))
-        if time not in entries:
-            # The heap may still hold this time if its entries were all deleted; a second one does no harm.
-            heapq.heappush(self._heap, time)
-            entries[time] = entry
-        else:
-            known = entries[time]
-            if type(known) is _Many:
-                known[entry] = None
-            else:
-                entries[time] = _Many({known: None, entry: None})
+        self._keep(time, entry)
         self._count += 1
         if journal is not None:
             journal.add(lambda: self.delete(time, entry))
         return True
+
+    def _keep(self, time: int, entry: Any) -> None:
+        """Puts an entry that is not there into memory."""
+        entries = self._entries
+        if time not in entries:
+            # The heap may still hold this time if its entries were all deleted; a second one does no harm.
+            heapq.heappush(self._heap, time)
+            entries[time] = entry
+            return
+        known = entries[time]
+        if type(known) is _Many:
+            known[entry] = None
+        else:
+            entries[time] = _Many({known: None, entry: None})
+
+    @staticmethod
+    def _of(known: Any) -> list[Any]:
+        """The entries of one time, of which ``known`` is what is kept."""
+        return list(known) if type(known) is _Many else [known]
 
     def delete(self, time: int, entry: Any, journal: Journal | None = None) -> None:
         """Deletes a timer, if it is registered. ``journal`` receives the undo."""
@@ -92,15 +101,18 @@ class TimerQueue:
         registered meanwhile are included if they are due."""
         self.before_due()
         while (time := self.next_time) is not None and time <= until:
-            known = self._entries[time]
-            waiting = _in_order(known) if type(known) is _Many else [known]
-            for entry in waiting:
+            for entry in self._waiting(time):
                 if not self.known((time, entry)):
                     continue  # an earlier timer of this moment deleted it
                 self.delete(time, entry)
                 yield time, entry
                 if self._heap and self._heap[0] < time:
                     break
+
+    def _waiting(self, time: int) -> list[Any]:
+        """The entries of the earliest time, in order."""
+        known = self._entries[time]
+        return _in_order(known) if type(known) is _Many else [known]
 
     def known(self, pair: tuple[int, Any]) -> bool | None:
         """True if this (time, entry) is registered, otherwise None."""
