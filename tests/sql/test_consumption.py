@@ -38,6 +38,10 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "PIVOT of too many": ("SELECT * FROM v PIVOT (SUM(a) FOR c IN (('a', 1) AS x))", 42, "does not fit its columns"),
     "PIVOT of one name": ("SELECT * FROM v PIVOT (SUM(a) FOR c IN ('a', 'a'))", 24, "two columns the name"),
     "PIVOT without a name": ("SELECT * FROM v PIVOT (SUM(a) FOR b IN (-1))", 42, "has no name"),
+    "a neighbour without LATERAL": ("SELECT 1 FROM v, (SELECT v.a + 1) AS w", 26, "LATERAL"),
+    "a neighbour in a WHERE without LATERAL": (
+        "SELECT 1 FROM v LEFT JOIN (SELECT x.a FROM t AS x WHERE x.a = v.b) AS w ON TRUE", 63, "LATERAL"),
+    "a column that nobody has in a derived table": ("SELECT 1 FROM v, (SELECT nowhere FROM t) AS w", 26, "unknown column"),
     "WITH RECURSIVE": ("WITH RECURSIVE r AS (SELECT a FROM v) SELECT * FROM r", 16, "WITH RECURSIVE"),
     "UNPIVOT": ("SELECT * FROM (SELECT a, b FROM v) UNPIVOT (x FOR n IN (a, b))", 45, "UNPIVOT"),
     "WITH TIES": ("SELECT * FROM v ORDER BY a FETCH FIRST 2 ROWS WITH TIES", 40, "WITH TIES"),

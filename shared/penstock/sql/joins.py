@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.functions.expr import Literal
 from penstock.plan import nodes as n
 from penstock.sql.beside import rows_beside
 from penstock.sql.join_nodes import make_join
+from penstock.sql.reading import column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.subqueries import bind_condition, bind_on
 from penstock.sql.syntax import AsOf, TableFunction
@@ -44,7 +46,7 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
         return _lateral_query(ctx, left, target, how, join)
     if _lateral(ctx, target):
         return bind_correlate(ctx, left, target, how, join)
-    right = ctx.table_item(target)
+    right = _beside_nothing(ctx, left, target)
     using = [u.name for u in join.args.get("using") or []]
     if method == "NATURAL":
         using = [c.name for c in left.visible if any(r.name == c.name for r in right.visible)]
@@ -61,6 +63,27 @@ def bind_join(ctx: QueryBinder, left: Relation, join: exp.Join) -> Relation:
     for part in above:
         relation = bind_condition(ctx, relation, part, "ON")
     return relation
+
+
+def _beside_nothing(ctx: QueryBinder, left: Relation, target: exp.Expression) -> Relation:
+    """The relation of a join's right side. Raises SqlError that names LATERAL if it is a query that reads a column of
+    the left side."""
+    try:
+        return ctx.table_item(target)
+    except SqlError as err:
+        if not err.message.startswith("unknown column"):
+            raise
+        for column in target.find_all(exp.Column) if isinstance(target, exp.Subquery) else ():
+            parts = column_parts(column)
+            if ctx.source.where(column) == err.where and left.find(parts, column, ctx.source):
+                raise ctx.source.error(
+                    f"a query in FROM reads '{'.'.join(parts)}', a column of what stands before it",
+                    column,
+                    expected="LATERAL in front of the query, or columns of its own tables only",
+                    got="a query without LATERAL",
+                    remedy="write CROSS JOIN LATERAL (SELECT …) AS t, or LEFT JOIN LATERAL (SELECT …) AS t ON TRUE",
+                ) from None
+        raise
 
 
 def _lateral_query(
