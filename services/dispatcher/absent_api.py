@@ -11,7 +11,6 @@ from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher.endpoint import Endpoint, get, post
 from penstock_services.dispatcher.views import absent
 from penstock_services.dispatcher.views.common import Empty
-from penstock_services.dispatcher.views.jobs import JobPlan
 from penstock_services.dispatcher.views.operations import Operation, Triggered
 
 if TYPE_CHECKING:
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.endpoint import Handler
 
 
-def _jars() -> UnsupportedError:
+def _applications() -> UnsupportedError:
     return UnsupportedError(
-        "Penstock runs Python and SQL, not jars",
-        expected="a job spec",
-        remedy="POST /jobs with `sql` or `python`, or use `penstock run`",
+        "a code package is run as one job",
+        expected="a program with one execute()",
+        remedy="POST /jars/{jar}/run",
     )
 
 
@@ -61,17 +60,11 @@ class AbsentApi:
 
     def endpoints(self) -> list[Endpoint]:
         """All endpoints."""
-        jar, data_set = "/jars/{jar}", "/datasets/{dataset}"
+        data_set = "/datasets/{dataset}"
         refused, none, missing = "Refused.", "Empty.", "404: there is none."
-        no_jars, no_profile = _refusing(_jars), _refusing(_profiler)
+        no_profile = _refusing(_profiler)
         found = [
-            get("/jars", self._jars, absent.Jars, note=none),
-            post("/jars/upload", no_jars, Empty, note=refused, role=Role.SUBMIT),
-            Endpoint("DELETE", jar, no_jars, Empty, note=refused, role=Role.SUBMIT),
-            get(f"{jar}/plan", no_jars, JobPlan, note=refused, role=Role.SUBMIT),
-            post(f"{jar}/plan", no_jars, JobPlan, note=refused, role=Role.SUBMIT),
-            post(f"{jar}/run", no_jars, Empty, note=refused, role=Role.SUBMIT),
-            post(f"{jar}/run-application", no_jars, Empty, status=202, note=refused, role=Role.SUBMIT),
+            post("/jars/{jar}/run-application", _refusing(_applications), Empty, status=202, note=refused, role=Role.SUBMIT),
             get("/datasets", _answering(absent.DataSets()), absent.DataSets, note=none),
             Endpoint("DELETE", data_set, _no_data_set, Triggered, status=202, note=missing),
             get("/datasets/delete/{trigger}", _no_data_set, Operation, note=missing),
@@ -85,9 +78,6 @@ class AbsentApi:
                 get(f"{process}/profiler/{{name}}", _no_profile, None, note=missing),
             ]
         return found
-
-    async def _jars(self, request: Request) -> absent.Jars:
-        return absent.Jars(address=str(request.base_url).rstrip("/"))
 
 
 def _refusing(error: Callable[[], UnsupportedError]) -> Handler:

@@ -29,6 +29,7 @@ from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.log_api import LogApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
+from penstock_services.dispatcher.package_api import PackageApi
 from penstock_services.dispatcher.process_api import ProcessApi
 from penstock_services.dispatcher.rescale_api import RescaleApi
 from penstock_services.dispatcher.tap_api import TapApi
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.directory import JobDirectory
     from penstock_services.dispatcher.endpoint import Endpoint
     from penstock_services.dispatcher.event_feed import EventFeed
+    from penstock_services.dispatcher.packages import Packages
     from penstock_services.dispatcher.results import Results
     from penstock_services.dispatcher.submission import Submitter
 
@@ -68,6 +70,7 @@ class Rest:
         cluster: str,
         own_log: KeptLines,
         events: EventFeed,
+        packages: Packages,
     ) -> None:
         why = WhyApi(directory, clock)
         self._apis = (
@@ -85,6 +88,7 @@ class Rest:
             LiveApi(directory, why, clock),
             EventsApi(events),
             TapApi(directory, clock, config),
+            PackageApi(packages, submitter, config),
             AbsentApi(directory),
         )
 
@@ -138,6 +142,7 @@ def described() -> list[Endpoint]:
         cluster="",
         own_log=nobody,
         events=nobody,
+        packages=nobody,
     )
     return rest.endpoints()
 

@@ -13,6 +13,7 @@ from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.event_feed import EventFeed
+from penstock_services.dispatcher.packages import Packages
 from penstock_services.dispatcher.planning import Planner
 from penstock_services.dispatcher.policy import Policy
 from penstock_services.dispatcher.rest import Rest
@@ -85,6 +86,7 @@ class DispatcherService:
             cluster=context.subjects.cluster,
             own_log=self.own_log,
             events=events,
+            packages=Packages(store, context.clock),
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, door: FrontDoor) -> None:

@@ -5,9 +5,13 @@ A submission is idempotent by job id: a repetition is answered with the existing
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
+import tempfile
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +21,7 @@ from penstock.config import RECOVERY_PATH
 from penstock.errors import PenstockError
 from penstock.jobgraph.graph import encode_job_graph
 from penstock.messages import layout
-from penstock.messages.cluster import Ack, JobAccepted, RunJob, SubmitReply
+from penstock.messages.cluster import Ack, JobAccepted, JobSpec, RunJob, SubmitReply
 from penstock.snapshots.footers import summarise
 from penstock.snapshots.manifest import read_manifest
 from penstock.store import job_log
@@ -30,9 +34,10 @@ from penstock_services.dispatcher.checks import Savepoint, Submission
 from penstock_services.dispatcher.policy import Policy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
-    from penstock.messages.cluster import JobSpec
     from penstock.ports import Clock, Store, Transport
     from penstock_services.common.security.roles import Identity
     from penstock_services.common.tracing import Tracer
@@ -40,6 +45,14 @@ if TYPE_CHECKING:
 
 #: How long a job manager may take to answer RunJob. If none answers, one finds the job later by itself.
 RUN_DEADLINE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code package from which a job is run. ``content``: its zip."""
+
+    package_id: str
+    content: bytes
 
 
 class Submitter:
@@ -69,12 +82,17 @@ class Submitter:
         self._tracer: Tracer = tracer or NoTracer()
 
     async def submit(
-        self, spec: JobSpec, command_id: str | None = None, who: Identity = ON_THE_BUS
+        self,
+        spec: JobSpec,
+        command_id: str | None = None,
+        who: Identity = ON_THE_BUS,
+        code: Code | None = None,
     ) -> SubmitReply:
         """Accepts a job, and returns the reply. Raises SpecError or the planner's error if the job cannot be
         accepted, ForbiddenError if the cluster's policy is against it, TooManyError if ``who`` submits too much.
 
-        ``command_id``: a repetition of the same command is the same job, even if the spec has no job id.
+        ``command_id``: a repetition of the same command is the same job, even if the spec has no job id. ``code``: the
+        package that the spec's program imports.
         """
         if wait_s := self._policy.limit.take(f"{who.via}:{who.name}", self._clock.now_ms() / 1000):
             raise too_many("too many submissions", wait_s)
@@ -87,19 +105,47 @@ class Submitter:
             return SubmitReply(job_id=job_id, name=known.name, created=False)
         job_id, begun_ms = job_id or uuid.uuid4().hex, self._clock.now_ms()
         try:
-            reply = await self._plan_and_accept(job_id, spec, who)
+            reply = await self._plan_and_accept(job_id, spec, who, code)
         except PenstockError as err:
             self._trace("Submission", job_id, begun_ms, err.message)
             raise
         self._trace("Submission", job_id, begun_ms)
         return reply
 
-    async def _plan_and_accept(self, job_id: str, spec: JobSpec, who: Identity) -> SubmitReply:
+    def check_takes_python(self) -> None:
+        """Raises ForbiddenError if the cluster takes no programs of Python."""
+        self._policy.check_spec(JobSpec(python=""))
+
+    async def planned(self, spec: JobSpec, who: Identity, code: Code) -> JobGraph:
+        """The graph of the job that would be submitted. Raises as ``submit``."""
+        if wait_s := self._policy.limit.take(f"{who.via}:{who.name}", self._clock.now_ms() / 1000):
+            raise too_many("too many submissions", wait_s)
+        self._policy.check_spec(spec)
+        async with _on_disk(code) as path:
+            return await self._plan(spec, who, path)
+
+    async def _plan(self, spec: JobSpec, who: Identity, path: str | None) -> JobGraph:
+        """The planned and checked job. ``path``: of the code package, which is no folder that the policy looks at."""
         begun_ms = self._clock.now_ms()
-        planned = await self._planner.plan(spec, self._policy.secrets_of(who))
-        self._trace("Planning", job_id, begun_ms)
-        self._policy.check_graph(planned, who)
-        graph = await self._checked(spec, planned)
+        files = [*spec.files, *([path] if path else [])]
+        planned = await self._planner.plan(
+            msgspec.structs.replace(spec, files=files), self._policy.secrets_of(who)
+        )
+        self._trace("Planning", spec.job_id or "", begun_ms)
+        others = tuple(entry for entry in planned.python_path if entry != path)
+        self._policy.check_graph(msgspec.structs.replace(planned, python_path=others), who)
+        return await self._checked(spec, planned)
+
+    async def _plan_and_accept(
+        self, job_id: str, spec: JobSpec, who: Identity, code: Code | None
+    ) -> SubmitReply:
+        async with _on_disk(code) as path:
+            graph = await self._plan(msgspec.structs.replace(spec, job_id=job_id), who, path)
+        if code is not None:
+            key = layout.job_package_key(job_id, code.package_id)
+            await self._store.put(key, code.content)
+            entries = tuple(key if entry == path else entry for entry in graph.python_path)
+            graph = msgspec.structs.replace(graph, python_path=entries)
         accepted = await self._store_job(job_id, spec, graph)
         # The index entry is written first, because an accepted job that is in no list would never be found.
         await self._store.put(layout.active_key(job_id), b"")
@@ -166,3 +212,15 @@ class Submitter:
             )
         except PenstockError as err:
             self._logger.warning("jobmanager_unreachable", job_id=job_id, error=err.message)
+
+
+@contextlib.asynccontextmanager
+async def _on_disk(code: Code | None) -> AsyncIterator[str | None]:
+    """The path of the package while its job is planned; None without a package."""
+    if code is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-package-") as folder:
+        path = Path(folder) / f"{code.package_id.partition('_')[0]}.zip"
+        await asyncio.to_thread(path.write_bytes, code.content)
+        yield str(path)

@@ -34,7 +34,8 @@ def _subtask(execution: Execution) -> SubtaskDetails:
     )
 
 
-def _input(edge: JobEdge) -> dict[str, Any]:
+def edge_details(edge: JobEdge) -> dict[str, Any]:
+    """What REST shows of an edge, beside its target."""
     tag = type(edge.partitioning).__struct_config__.tag
     return {
         "id": edge.source,
@@ -56,7 +57,7 @@ def _vertex(job_graph: JobGraph, graph: ExecutionGraph, vertex: JobVertex) -> Ve
             {"uid": node.uid, "name": node.name, "kind": str(type(node.spec).__struct_config__.tag)}
             for node in vertex.operators
         ],
-        inputs=[_input(edge) for edge in job_graph.inputs_of(vertex.id)],
+        inputs=[edge_details(edge) for edge in job_graph.inputs_of(vertex.id)],
         subtasks=[_subtask(execution) for execution in graph.vertex(vertex.id)],
     )
 

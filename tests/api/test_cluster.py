@@ -456,3 +456,86 @@ def test_rows_of_an_edge_are_tapped(cluster: EmbeddedCluster) -> None:
         client.cancel(job.get_job_id())
         *_, last = events
         assert last == ("end", {"reason": "the job is CANCELED"})
+
+
+def test_a_code_package_is_uploaded_planned_run_and_deleted(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """As Flink's clients do with jars. Its job has a copy of its own: it restarts after the package was deleted."""
+    import subprocess
+    import sys
+    import zipfile
+
+    out, failed = tmp_path / "out", tmp_path / "failed"
+    package = tmp_path / "counting.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr("counting/__init__.py", "")
+        archive.writestr("counting/steps.py", _STEPS)
+        archive.writestr("counting/__main__.py", _MAIN)
+    with ClusterClient(cluster.rest_url) as client:
+        package_id = client.upload_package(package.name, package.read_bytes())
+        assert client.upload_package(package.name, package.read_bytes()) == package_id
+        [listed] = client._call("GET", "/jars")["files"]
+        assert (listed["id"], listed["name"]) == (package_id, "counting.zip")
+        assert listed["entry"] == [{"name": "counting", "description": None}]
+        asked = {"programArgsList": [str(out), str(failed)], "parallelism": 2}
+        plan = client._call("POST", f"/jars/{package_id}/plan", json=asked)["plan"]
+        assert plan["name"] == "counted"
+        assert len(plan["nodes"]) >= 2
+        with pytest.raises(PenstockError, match="No module named"):
+            client.run_package(package_id, {"entryClass": "nothing.there"})
+        job = client.run_package(package_id, asked)
+        while not failed.exists():
+            assert client.job(job)["state"] != "FAILED", client.exceptions(job)
+            time.sleep(0.1)
+        client._call("DELETE", f"/jars/{package_id}")
+        assert client._call("GET", "/jars")["files"] == []
+        (tmp_path / "go").touch()
+        assert client.wait(job)["state"] == "FINISHED"
+        assert client.job(job)["attempt"] == 2
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "run",
+        str(package),
+        "--entry",
+        "counting.steps:main",
+    ]
+    ran = subprocess.run(
+        [*command, "--cluster", cluster.rest_url, "hello"], capture_output=True, text=True, timeout=240
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "(counting): finished" in ran.stderr
+
+
+_STEPS = """
+import os, time
+from pathlib import Path
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.common import Types
+
+def fail_once(failed):
+    def step(n):
+        if n == 3 and not os.path.exists(failed):
+            Path(failed).touch()
+            while not os.path.exists(os.path.join(os.path.dirname(failed), "go")):
+                time.sleep(0.05)
+            raise RuntimeError("once")
+        return n + 1
+    return step
+
+def main(word):
+    assert word == "hello"
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2], Types.LONG()).map(fail_once("/"), Types.LONG()).print()
+    env.execute()
+"""
+_MAIN = """
+import sys
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.common import Types
+from .steps import fail_once
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3], Types.LONG()).map(fail_once(sys.argv[2]), Types.LONG()).map(lambda n: n, Types.LONG()).print()
+env.execute("counted")
+"""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_services.dispatcher.views.common import Camel, Shape
-
-
-class Jars(Shape, frozen=True, kw_only=True):
-    """``GET /jars``"""
-
-    address: str
-    files: list[None] = []
+from penstock_services.dispatcher.views.common import Camel
 
 
 class DataSets(Camel, frozen=True, kw_only=True):

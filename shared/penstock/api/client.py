@@ -86,6 +86,18 @@ class ClusterClient:
         spec = {**spec, "job_id": spec.get("job_id") or uuid.uuid4().hex}
         return str(self._call("POST", "/jobs", json=spec, timeout=120.0)["jobid"])
 
+    def upload_package(self, name: str, content: bytes) -> str:
+        """Upload a code package and return its id. A repeated upload is the same package."""
+        reply = self._call("POST", "/jars/upload", files={"jarfile": (name, content)}, timeout=120.0)
+        return str(reply["filename"]).rsplit("/", 1)[-1]
+
+    def run_package(self, package_id: str, asked: dict[str, Any]) -> str:
+        """Run a job from a package and return its id. ``asked``: the body of ``POST /jars/{jar}/run``; the client chooses a
+        job id when it has none, so a repeated request is the same job."""
+        asked = {**asked, "jobId": asked.get("jobId") or uuid.uuid4().hex}
+        reply = self._call("POST", f"/jars/{quote(package_id, safe='')}/run", json=asked, timeout=120.0)
+        return str(reply["jobid"])
+
     def job(self, job_id: str) -> dict[str, Any]:
         """The response to ``GET /jobs/{id}``: Flink's fields and Penstock's additional ones."""
         return self._object("GET", f"/jobs/{job_id}")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.messages.cluster import JobSpec
 
 KINDS = (".py", ".sql", ".yaml", ".yml", ".json")
+#: Code packages.
+PACKAGES = (".zip", ".whl")
 
 
 def job_file(file: Path | None, python: Path | None) -> tuple[Path, Path | None]:
@@ -61,15 +63,19 @@ def run_file(
     config: dict[str, str],
     detached: bool,
     format_: str,
+    entry: str | None = None,
 ) -> None:
     """Run a file on ``cluster``, or on an embedded cluster that ends with the job.
 
     Raises SpecError for an unknown kind of file, an unknown format, or ``detached`` without a cluster.
     """
+    if file.suffix in PACKAGES or entry is not None:
+        run_package(file, entry, args=args, cluster=cluster, config=config, detached=detached)
+        return
     if file.suffix not in KINDS:
         raise SpecError(
             "cannot tell what kind of job this is",
-            expected="a file " + ", ".join(KINDS),
+            expected="a file " + ", ".join((*KINDS, *PACKAGES)),
             got=str(file),
             remedy="name a file, and give it the ending of its kind",
         )
@@ -95,6 +101,46 @@ def run_file(
         if python is not None:
             spec = _with_functions(spec, file, text, python)
         _run_spec(file, spec, cluster, detached, format_)
+
+
+def run_package(
+    file: Path,
+    entry: str | None,
+    *,
+    args: list[str],
+    cluster: str | None,
+    config: dict[str, str],
+    detached: bool,
+) -> None:
+    """Upload a zip or wheel of Python and run ``entry`` of it: a module, or ``module:function``."""
+    if file.suffix not in PACKAGES:
+        raise SpecError(
+            "--entry names what runs in a code package",
+            expected="a file " + " or ".join(PACKAGES), got=str(file), remedy="leave --entry out",
+        )  # fmt: skip
+    if detached and cluster is None:
+        raise SpecError(
+            "--detached needs a cluster that keeps running",
+            expected="--cluster URL",
+            remedy="start one with 'penstock up'",
+        )
+    try:
+        content = file.read_bytes()
+    except OSError as err:
+        raise SpecError(f"{file} cannot be read: {err.strerror}", got=str(file)) from err
+    asked = {"programArgsList": args, "flinkConfiguration": {PIPELINE_NAME.key: file.stem, **config}}
+    if entry is not None:
+        asked["entryClass"] = entry
+    parallelism = int(config.get("parallelism.default", "1"))
+    with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
+        access.prepare()
+        client = access.client
+        job_id = client.run_package(client.upload_package(file.name, content), asked)
+        if detached:
+            print(job_id)
+            return
+        job = _follow(client, job_id)
+        raise_if_cancelled(job, job_id, job["name"])
 
 
 def run_plan(path: str, *, cluster: str | None, config: dict[str, str], detached: bool, format_: str) -> None:

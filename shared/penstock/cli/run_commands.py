@@ -69,7 +69,7 @@ def run(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="A job: FILE.py, FILE.sql, a spec FILE.yaml / FILE.json, or a compiled plan FILE.json; "
+            help="A job: FILE.py, FILE.sql, a spec FILE.yaml / FILE.json, a compiled plan FILE.json, or a code package FILE.zip / FILE.whl; "
             "without it, with -s: the savepoint's own job."
         ),
     ] = None,
@@ -103,6 +103,12 @@ def run(
             "-py", "--python", help="Module whose functions FILE.sql may call; without FILE, the job itself."
         ),
     ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(
+            "--entry", help="What runs in a code package: a module, or module:function; else its __main__."
+        ),
+    ] = None,
     config: Config = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv, for SELECT.")] = "table",
 ) -> None:
@@ -132,6 +138,7 @@ def run(
         config=settings,
         detached=detached,
         format_=format,
+        entry=entry,
     )
 
 

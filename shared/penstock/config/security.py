@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.option import define, define_family
-from penstock.config.values import one_of, parse_bool, parse_duration_ms, parse_int, parse_number
+from penstock.config.values import one_of, parse_bool, parse_bytes, parse_duration_ms, parse_int, parse_number
 
 REST_TOKENS = define(
     "security.rest.tokens-file",
@@ -170,6 +170,14 @@ MAX_SQL_CHARS = define(
     1_000_000,
     parse_int,
     "Characters of a spec's `sql` or `python`, and of a statement of the SQL gateway.",
+    scope="cluster",
+    least=1,
+)
+MAX_PACKAGE_BYTES = define(
+    "security.submission.max-package-size",
+    64 << 20,
+    parse_bytes,
+    "Bytes of an uploaded [code package](packages.md).",
     scope="cluster",
     least=1,
 )

@@ -173,6 +173,25 @@ def disposal_key(trigger_id: str) -> str:
     return f"disposals/{checked(trigger_id, 'request id')}"
 
 
+#: Code packages: what is known of each, and their content.
+PACKAGES_PREFIX, _CONTENTS_PREFIX = "packages/", "package-contents/"
+
+
+def package_key(package_id: str) -> str:
+    """What is known of a code package, whose id was checked."""
+    return f"{PACKAGES_PREFIX}{package_id}"
+
+
+def package_content_key(package_id: str) -> str:
+    """The zip of a code package."""
+    return f"{_CONTENTS_PREFIX}{package_id}"
+
+
+def job_package_key(job_id: str, package_id: str) -> str:
+    """The job's own copy of the package that it was run from."""
+    return f"{job_prefix(job_id)}packages/{package_id.partition('_')[0]}.zip"
+
+
 def active_key(job_id: str) -> str:
     """The index entry of a job that has not ended."""
     return f"{ACTIVE_PREFIX}{_job(job_id)}"

@@ -35,6 +35,7 @@ from penstock_services.common.presence import Census, announce
 from penstock_services.dispatcher.bus_api import BusApi
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.event_feed import EventFeed
+from penstock_services.dispatcher.packages import Packages
 from penstock_services.dispatcher.planning import Planner
 from penstock_services.dispatcher.rest import Rest, described
 from penstock_services.dispatcher.results import Results
@@ -138,6 +139,7 @@ async def front() -> AsyncIterator[Front]:
         cluster="test",
         own_log=own_log,
         events=events,
+        packages=Packages(store, SystemClock()),
     )
     app = httpx.ASGITransport(rest.app())
     accept = {"accept": REST_ERROR_TYPE}

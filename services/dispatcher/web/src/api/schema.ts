@@ -516,13 +516,13 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Empty. */
+                /** @description The answer. */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Jars"];
+                        "application/json": components["schemas"]["PackageList"];
                     };
                 };
                 /** @description An error. */
@@ -565,7 +565,7 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Refused. */
+                /** @description The answer. */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -599,7 +599,14 @@ export interface paths {
         };
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    allowNonRestoredState?: string;
+                    "entry-class"?: string;
+                    parallelism?: string;
+                    "program-args"?: string;
+                    programArg?: string;
+                    savepointPath?: string;
+                };
                 header?: never;
                 path: {
                     jar: string;
@@ -608,7 +615,7 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Refused. */
+                /** @description `entryClass` is a module, or `module:function`. */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -631,16 +638,27 @@ export interface paths {
         put?: never;
         post: {
             parameters: {
-                query?: never;
+                query?: {
+                    allowNonRestoredState?: string;
+                    "entry-class"?: string;
+                    parallelism?: string;
+                    "program-args"?: string;
+                    programArg?: string;
+                    savepointPath?: string;
+                };
                 header?: never;
                 path: {
                     jar: string;
                 };
                 cookie?: never;
             };
-            requestBody?: never;
+            requestBody?: {
+                content: {
+                    "application/json": components["schemas"]["RunPackage"];
+                };
+            };
             responses: {
-                /** @description Refused. */
+                /** @description `entryClass` is a module, or `module:function`. */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -677,22 +695,33 @@ export interface paths {
         put?: never;
         post: {
             parameters: {
-                query?: never;
+                query?: {
+                    allowNonRestoredState?: string;
+                    "entry-class"?: string;
+                    parallelism?: string;
+                    "program-args"?: string;
+                    programArg?: string;
+                    savepointPath?: string;
+                };
                 header?: never;
                 path: {
                     jar: string;
                 };
                 cookie?: never;
             };
-            requestBody?: never;
+            requestBody?: {
+                content: {
+                    "application/json": components["schemas"]["RunPackage"];
+                };
+            };
             responses: {
-                /** @description Refused. */
+                /** @description `entryClass` is a module, or `module:function`. */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Empty"];
+                        "application/json": components["schemas"]["PackageRun"];
                     };
                 };
                 /** @description An error. */
@@ -776,13 +805,13 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Refused. */
+                /** @description A zip, a wheel or a Python file as multipart/form-data. */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Empty"];
+                        "application/json": components["schemas"]["PackageUploaded"];
                     };
                 };
                 /** @description An error. */
@@ -5760,15 +5789,6 @@ export interface components {
             "write-records-per-second": number;
         };
         /**
-         * Jars
-         * @description ``GET /jars``
-         */
-        Jars: {
-            address: string;
-            /** @default [] */
-            files: null[];
-        };
-        /**
          * Job
          * @description ``GET /jobs/{id}``. ``stream-graph`` is null: a job has one plan.
          */
@@ -6204,6 +6224,49 @@ export interface components {
             "taskmanagers-blocked": number;
         };
         /**
+         * PackageEntry
+         * @description What runs when no entry is named.
+         */
+        PackageEntry: {
+            /** @default null */
+            description: string | null;
+            name: string;
+        };
+        /**
+         * PackageFile
+         * @description One package. ``uploaded``: ms since 1970.
+         */
+        PackageFile: {
+            entry: components["schemas"]["PackageEntry"][];
+            id: string;
+            name: string;
+            uploaded: number;
+        };
+        /**
+         * PackageList
+         * @description ``GET /jars``
+         */
+        PackageList: {
+            address: string;
+            files: components["schemas"]["PackageFile"][];
+        };
+        /**
+         * PackageRun
+         * @description ``POST /jars/{jar}/run``
+         */
+        PackageRun: {
+            jobid: string;
+        };
+        /**
+         * PackageUploaded
+         * @description ``POST /jars/upload``. The last part of ``filename`` is the package's id.
+         */
+        PackageUploaded: {
+            filename: string;
+            /** @default success */
+            status: string;
+        };
+        /**
          * ParallelismBounds
          * @description The lowest and the highest parallelism.
          */
@@ -6505,6 +6568,35 @@ export interface components {
             id: number;
             is_savepoint: boolean;
             restore_timestamp: number;
+        };
+        /**
+         * RunPackage
+         * @description The body of a run or a plan. ``entry_class``: a module, or ``module:function``. ``program_args``: arguments as a
+         *         shell reads them. ``job_id``: repeated with the same id, a run is the same job.
+         */
+        RunPackage: {
+            /** @default null */
+            allowNonRestoredState: boolean | null;
+            /** @default null */
+            claimMode: string | null;
+            /** @default null */
+            entryClass: string | null;
+            /** @default null */
+            flinkConfiguration: {
+                [key: string]: string;
+            } | null;
+            /** @default null */
+            jobId: string | null;
+            /** @default null */
+            parallelism: number | null;
+            /** @default null */
+            programArgs: string | null;
+            /** @default null */
+            programArgsList: string[] | null;
+            /** @default null */
+            restoreMode: string | null;
+            /** @default null */
+            savepointPath: string | null;
         };
         /**
          * Severity
