@@ -14,21 +14,18 @@ from __future__ import annotations
 
 import os
 
-from penstock.runtime.forking import STARTED_WITH, WITHOUT_THREADS, ForkServer, Stale, socket_of
+from penstock.runtime.forking import WITHOUT_THREADS, ForkServer, Stale, socket_of
 
 os.environ.update(WITHOUT_THREADS)
 
-import atexit
 import importlib
 import importlib.util
-import signal
 import site
 import sys
-import threading
 import time
-import traceback
 
 from penstock.messages.forking import ForkPlanner
+from penstock.runtime.forked_program import as_a_program
 
 #: What planning any program imports.
 PRELOAD = (
@@ -91,16 +88,7 @@ class PlannerTemplate(ForkServer[ForkPlanner]):
 
     def run(self, order: ForkPlanner, fds: list[int]) -> int:
         os.setsid()  # what the user's code starts can be ended with the planner
-        for number, fd in enumerate(fds):
-            os.dup2(fd, number)
-            os.close(fd)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.environ.clear()
-        os.environ.update(STARTED_WITH, **order.variables)
-        importlib.invalidate_caches()
-        if "numpy.random" in sys.modules:
-            sys.modules["numpy.random"].seed()
-        return _as_a_program(order.module)
+        return as_a_program(order.module, fds, variables=order.variables)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -116,26 +104,6 @@ def _let_arrow_look_for_pandas() -> None:
     import pyarrow
 
     pyarrow.scalar(0)
-
-
-def _as_a_program(name: str) -> int:
-    """Runs ``main()`` of a module as if it were the program that Python was started for; its exit code."""
-    code = 0
-    module = importlib.import_module(name)
-    sys.argv = [module.__file__ or name]
-    try:
-        module.main()
-    except SystemExit as err:
-        code = err.code if isinstance(err.code, int) else int(err.code is not None)
-        if not isinstance(err.code, int | None):
-            print(err.code, file=sys.stderr)  # noqa: T201
-    except BaseException:
-        code = 1
-        traceback.print_exc()
-    # As Python does at its end: threads that are no daemons end by themselves, then what asked to be called runs.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    return code
 
 
 def main(argv: list[str]) -> int:
