@@ -10,5 +10,10 @@ def build(context: ServiceContext) -> DispatcherService:
     return service
 
 
+def main() -> int:
+    """Runs the service; returns the exit code of the process."""
+    return run_service("dispatcher", build)
+
+
 if __name__ == "__main__":
-    sys.exit(run_service("dispatcher", build))
+    sys.exit(main())

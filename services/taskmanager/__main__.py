@@ -11,5 +11,10 @@ def build(context: ServiceContext) -> TaskManagerService:
     return service
 
 
+def main() -> int:
+    """Runs the service; returns the exit code of the process."""
+    return run_service("taskmanager", build)
+
+
 if __name__ == "__main__":
-    sys.exit(run_service("taskmanager", build))
+    sys.exit(main())

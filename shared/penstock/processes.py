@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 #: Loaded here: between a fork and an exec as little as possible is done. None: no such call.
 _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 #: How often a process is looked for where the kernel does not tell of its end.
@@ -46,6 +46,13 @@ def die_with_parent_after_exec() -> None:
     prctl no watch survives the exec: then only an orderly end of the parent ends it."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def name_process(name: str) -> None:
+    """Sets the name, of at most 15 bytes, by which ``ps`` and ``top`` show this process. Without prctl it keeps the
+    name of its program."""
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
 
 
 def is_alive(pid: int) -> bool:
@@ -85,13 +92,17 @@ class ProcessHandle:
         return self._readable
 
     def kill(self) -> None:
-        """SIGKILL, if it has not ended. By its descriptor where there is one: the number may be
+        """SIGKILL, if it has not ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal, if the process has not ended. By its descriptor where there is one: the number may be
         another process's by now."""
         with contextlib.suppress(ProcessLookupError):
             if self._pidfd is not None:
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, number)
             else:
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.pid, number)
 
     def close(self) -> None:
         """Stop watching."""

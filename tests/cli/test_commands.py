@@ -188,7 +188,7 @@ def test_ctrl_c_leaves_nothing_behind(up) -> None:
     children = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
     )
-    folder = re.search(r"(\S+)/penstock\.yaml", children.stdout)[1]
+    folder = re.search(r"-sd (\S+)/nats\b", children.stdout)[1]
     process.send_signal(signal.SIGINT)
     assert process.wait() == 0
     assert process.stdout is not None

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -71,6 +70,12 @@ def test_rows_repeated_after_a_restart_are_shown_once(monkeypatch: pytest.Monkey
     assert [row for rows in results.changes() for _, row in rows] == [(1,), (2,), (3,), (4,), (5,)]
 
 
+def children_of(pid: int, column: str = "args") -> list[tuple[int, str]]:
+    command = ["ps", "-ww", "-o", f"pid=,{column}=", "--ppid", str(pid)]
+    found = subprocess.run(command, capture_output=True, text=True)
+    return [(int(line.split()[0]), line.split(maxsplit=1)[1]) for line in found.stdout.splitlines()]
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
@@ -89,11 +94,15 @@ def test_a_stopped_command_leaves_nothing_behind(number: int, tmp_path: Path) ->
     )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("{")
-    found = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
-    )
-    pids = [int(pid) for pid in re.findall(r"^\s*(\d+) .*penstock_services\.", found.stdout, re.MULTILINE)]
-    assert len(pids) == 4
+    [(template, _)] = [c for c in children_of(process.pid) if "penstock.runtime.service_template" in c[1]]
+    services = children_of(template, "comm")
+    assert sorted(name for _, name in services) == [
+        "dispatcher",
+        "jobmanager",
+        "resourcemanager",
+        "taskmanager",
+    ]
+    pids = [template, *(pid for pid, _ in services)]
     assert list(tmp_path.glob("penstock-*"))
     process.send_signal(number)
     process.stdout.read()

@@ -158,7 +158,7 @@ class EmbeddedCluster:
         self.rest_url = f"{scheme}://127.0.0.1:{self._rest_ports[0]}"
         self._write_config()
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._process_set = ProcessSet(env, self._restarted)
+        self._process_set = ProcessSet(env, self._restarted, self.root / "log" / "template.log")
         children = [
             self._child("nats-0", servers.nats_command(nats_port, self.root / "nats", "penstock")),
             self._child("valkey-0", servers.valkey_command(redis_port, self.root / "valkey")),

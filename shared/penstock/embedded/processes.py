@@ -8,8 +8,10 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+from penstock.embedded.template import ForkedProcess, ServiceTemplate, is_service
+from penstock.errors import ExternalError
 from penstock.processes import die_with_parent_after_exec
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Child:
     argv: Sequence[str]
     log: Path
     restart: bool = True
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     starts: int = 0
     started_at: float = 0.0
     history: list[str] = field(default_factory=list)
@@ -49,6 +51,9 @@ class ProcessSet:
     """Children that one thread starts and watches (PR_SET_PDEATHSIG follows the thread that forks, not the
     process).
 
+    A child that is a service is forked from a template, whose own log is ``template_log``. Any other child, or without
+    a ``template_log`` every one, is a program that is started.
+
     ``on_restart(child, status)`` is called on that thread for every unexpected end, with the exit code or
     the negative number of the signal.
     """
@@ -56,8 +61,14 @@ class ProcessSet:
     #: A child that ends sooner than this after its start is restarted only after a pause.
     QUICK_DEATH_S = 2.0
 
-    def __init__(self, env: Mapping[str, str], on_restart: Callable[[Child, int], None]) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        on_restart: Callable[[Child, int], None],
+        template_log: Path | None = None,
+    ) -> None:
         self._env = dict(env)
+        self._template = ServiceTemplate(env, template_log) if template_log is not None else None
         self._on_restart = on_restart
         self._lock = threading.RLock()
         self._stopping = threading.Event()
@@ -97,6 +108,8 @@ class ProcessSet:
         for names in order:
             _end([c for c in children if c.name.rsplit("-", 1)[0] in names], grace_s)
         _end(children, grace_s)
+        if self._template is not None:
+            self._template.close()
         # The thread ends last, because the kernel kills the children when the thread that forked them ends.
         self._over.set()
         self._wake.set()
@@ -121,29 +134,41 @@ class ProcessSet:
                 now = time.monotonic()
                 if child.name not in not_before:
                     assert child.process is not None
+                    assert child.process.returncode is not None
                     self._on_restart(child, child.process.returncode)
                     quick = now - child.started_at < self.QUICK_DEATH_S
                     not_before[child.name] = now + (1.0 if quick else 0.0)
                 if now >= not_before[child.name]:
                     del not_before[child.name]
-                    self._start(child)
+                    try:
+                        self._start(child)
+                    except ExternalError as err:
+                        # The other children must not end with this thread: it tries again.
+                        with child.log.open("a") as log:
+                            log.write(f"{err}\n")
+                        not_before[child.name] = now + 1.0
             self._wake.wait(0.05)
             self._wake.clear()
 
     def _start(self, child: Child) -> None:
         with child.log.open("ab") as log:
-            child.process = subprocess.Popen(
-                child.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._env,
-                # A terminal's Ctrl-C reaches only the parent, which then ends its children in order.
-                process_group=0,
-                preexec_fn=die_with_parent_after_exec,
-            )
+            child.process = self._started(child, log)
         child.starts += 1
         child.started_at = time.monotonic()
+
+    def _started(self, child: Child, log: BinaryIO) -> subprocess.Popen[bytes] | ForkedProcess:
+        if self._template is not None and is_service(child.argv):
+            return self._template.fork(child.argv, log.fileno())
+        return subprocess.Popen(
+            child.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=self._env,
+            # A terminal's Ctrl-C reaches only the parent, which then ends its children in order.
+            process_group=0,
+            preexec_fn=die_with_parent_after_exec,
+        )
 
 
 def _end(children: Sequence[Child], grace_s: float) -> None:

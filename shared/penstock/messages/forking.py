@@ -1,7 +1,8 @@
 """Messages between a service and its template process, from which it has other processes forked.
 
 MessagePack, one message a packet, over a SOCK_SEQPACKET socketpair. The orders are ``ForkSlot`` of a task
-manager (``messages/slot.py``) and ``ForkPlanner`` of a dispatcher; the answers are the same for both.
+manager (``messages/slot.py``), ``ForkPlanner`` of a dispatcher and ``ForkService`` of an embedded cluster; the answers
+are the same for all.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ class ForkPlanner(_Msg, frozen=True, kw_only=True, tag="fork-planner"):
     module: str
     variables: dict[str, str] = {}
     program: str = ""
+
+
+class ForkService(_Msg, frozen=True, kw_only=True, tag="fork-service"):
+    """Fork a process that does as ``python -m <package> <arguments>`` does, if ``main()`` of the package's
+    ``__main__`` runs it and returns its exit code. Three file descriptors accompany the message (SCM_RIGHTS):
+    its standard input, output and error."""
+
+    order: str
+    package: str
+    arguments: list[str] = []
 
 
 class TemplateReady(_Msg, frozen=True, kw_only=True, tag="template-ready"):
