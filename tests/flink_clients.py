@@ -20,7 +20,7 @@ _ABSENT = {
     ":rescaleuuid": "no running job is rescaled",
     "profiler/:filename": "nothing was profiled",
     "logs/:filename": "each process has files of its own",
-    "/jars/": "no jar runs here",
+    "/jars/": "no code package was uploaded",
 }
 #: Fields that Flink leaves out as well while there is nothing to say.
 _MAY_LACK = {".job-execution-result"}
