@@ -1,8 +1,8 @@
 """Converts Python values to Arrow arrays, column by column, by logical type.
 
 The values are those of a JSON decoder: int, float, str (also for dates, times and timestamps), bool,
-``Decimal``, bytes, list, dict, or an object with one attribute for each field of a ROW. Raises
-``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` if a value does not fit; the caller
+``Decimal``, bytes, list, dict, or an object with one attribute for each field of a ROW; a time may be a
+``datetime.time``, too. Raises ``pa.ArrowException``, ``ValueError``, ``OverflowError`` or ``TypeError`` if a value does not fit; the caller
 then searches the record with that value.
 """
 
@@ -73,6 +73,8 @@ def in_range(type_: t.LogicalType, array: pa.Array) -> pa.Array:
 def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
     """An Arrow array of the external type. Raises as the module says."""
     match type_:
+        case t.TimeType() if not any(isinstance(v, str) for v in values):
+            return pa.array(values, external_arrow_type(type_))
         case t.TimestampType() | t.TimestampLtzType() | t.DateType() | t.TimeType():
             return in_range(type_, pa.array(values, pa.string()).cast(external_arrow_type(type_)))
         case t.DecimalType():

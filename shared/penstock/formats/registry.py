@@ -19,6 +19,7 @@ FORMATS: Register[Format] = Register(
         "debezium-json": "penstock.formats.changelog.debezium:DebeziumJsonFormat",
         "json": "penstock.formats.json:JsonFormat",
         "maxwell-json": "penstock.formats.changelog.maxwell:MaxwellJsonFormat",
+        "msgpack": "penstock.formats.msgpack:MsgpackFormat",
         "ogg-json": "penstock.formats.changelog.ogg:OggJsonFormat",
         "orc": "penstock.formats.orc:OrcFormat",
         "parquet": "penstock.formats.parquet:ParquetFormat",

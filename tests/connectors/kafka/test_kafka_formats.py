@@ -5,6 +5,7 @@ import io
 import json
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from penstock.sql.session import SqlSession
@@ -87,3 +88,34 @@ async def test_a_field_of_a_row_is_read_from_avro_messages_as_it_was_written(sha
         (3, "Ulm"),
         (5, "Rom"),
     ]
+
+
+async def test_messagepack_goes_through_a_query_and_its_bad_records_have_their_places(harness, shared_kafka):
+    topic = shared_kafka.topic(1)
+    options = {
+        "connector": "kafka", "topic": topic, "properties.bootstrap.servers": shared_kafka.bootstrap,
+        "key.format": "msgpack", "key.fields": "id", "value.format": "msgpack", "value.fields-include": "EXCEPT_KEY",
+        "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset",
+        "sink.delivery-guarantee": "exactly-once",
+    }  # fmt: skip
+    rows = Batch.of(SCHEMA, ROWS)
+    writer = await harness.writer(SCHEMA, options)
+    writer.write(rows)
+    await writer.begin_checkpoint(1)
+    await writer.commit(1)
+    await writer.close()
+    assert await harness.read_all(SCHEMA, options) == rows.to_pylist()
+    # Any other library reads the bytes.
+    for message, (i, name, price, at, place, tags) in zip(shared_kafka.read(topic), ROWS, strict=True):
+        assert msgspec.msgpack.decode(message.key()) == {"id": i}
+        assert msgspec.msgpack.decode(message.value()) == {
+            "name": name, "price": str(price.quantize(Decimal("0.01"))), "at": at.isoformat(sep=" ", timespec="milliseconds"),
+            "place": None if place is None else {"city": place[0], "zip": place[1]}, "tags": tags,
+        }  # fmt: skip
+    shared_kafka.produce(topic, [{"key": msgspec.msgpack.encode({"id": 1}), "value": b'{"name": "x"}'}])
+    harness.on_error = "skip"
+    assert await harness.read_all(SCHEMA, options) == rows.to_pylist()
+    ((error, raw, where),) = harness.bad
+    assert raw == b'{"name": "x"}'
+    assert where.startswith(f"topic '{topic}', partition 0, offset ")
+    assert "MessagePack" in str(error)

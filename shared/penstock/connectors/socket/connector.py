@@ -28,7 +28,14 @@ class SocketConnector(DeclaredConnector):
         format_.check(table.schema, table.options)
         if role == "sink":
             format_.encoder(table.schema, table.options)
-        if format_.name in ("avro", "protobuf", "arrow", "avro-confluent", "debezium-avro-confluent"):
+        if format_.name in (
+            "avro",
+            "protobuf",
+            "arrow",
+            "msgpack",
+            "avro-confluent",
+            "debezium-avro-confluent",
+        ):
             raise ConnectorError(
                 f"records of the format '{format_.name}' cannot be told apart in a stream of bytes",
                 expected="a format whose records never hold the delimiter: json, csv, raw",
