@@ -6,13 +6,10 @@ source ends at once, as in Flink (its PruneEmptyRules).
 
 from __future__ import annotations
 
-import base64
-import io
-
 import msgspec
-import pyarrow as pa
 
 from penstock.plan import nodes as n
+from penstock.plan.operators.values.node import encoded
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 from penstock.types.logical import Schema
@@ -30,11 +27,8 @@ def without_rows(node: n.Node) -> n.Node:
 
 def empty(schema: Schema) -> n.Values:
     """A plan node of this schema without rows."""
-    batch = Batch(schema, [Column.of(field.type, []) for field in schema.fields]).to_arrow()
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return n.Values(schema=schema, data=base64.b64encode(sink.getvalue()).decode())
+    rows = Batch(schema, [Column.of(field.type, []) for field in schema.fields])
+    return n.Values(schema=schema, data=encoded(rows))
 
 
 def is_empty(node: n.Node) -> bool:
