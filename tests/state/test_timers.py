@@ -101,7 +101,7 @@ def stored(tmp_path: Path) -> Iterator[Callable[..., StoredTimers]]:
         def decode(data: bytes) -> Any:
             return (keys.decode(data[:-16]), decode_namespace(data[-16:])) if windows else keys.decode(data)
 
-        return StoredTimers(Epochs(), db, next(kinds), EntryCodec(encode, decode, lambda: windows))
+        return StoredTimers(Epochs(), db, next(kinds), EntryCodec(encode, decode, lambda: windows), 3)
 
     yield make
     db.close()
@@ -112,7 +112,6 @@ def test_timers_on_disk_fire_as_those_in_memory_do(
     stored: Callable[..., StoredTimers], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Few times with many timers, so that those of one time come back in pieces; timers are changed meanwhile."""
-    monkeypatch.setattr(stored_timers, "_FETCHED", 3)
     monkeypatch.setattr(stored_timers, "_MOST_SEEN", 2)
     rng, again = random.Random(seed), random.Random(seed)
     other = stored((t.BigIntType(),))

@@ -21,7 +21,7 @@ from penstock.state.codec import codec, tuple_codec
 from penstock.state.key_changes import KeyChanges
 from penstock.state.key_rows import Registered
 from penstock.state.memory import StateMemory
-from penstock.state.stored_timers import TIMER_BYTES, EntryCodec, StoredTimers
+from penstock.state.stored_timers import MOST_FETCHED, TIMER_BYTES, EntryCodec, StoredTimers
 from penstock.types.logical import RawType
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _OBJECT_BYTES, _OBJECT_TIMES = 300, 2
 #: Timers go to the disk when they are more than one part in so many of the limit, and the record of the changed keys
 #: of a state is given up at one part in so many; a changed key takes about so many bytes.
 _TIMER_SHARE, _CHANGED_SHARE, _CHANGED_BYTES = 16, 4, 200
+#: Timers that are due come back from the disk one part in so many of the limit at once, but not fewer than the second.
+_FETCHED_SHARE, _LEAST_FETCHED = 64, 16
 #: The assumed encoded size of a value before the first sample, and the weight of each sample.
 _FIRST_VALUE_BYTES, _SAMPLE_WEIGHT = 256.0, 1 / 8
 
@@ -158,7 +160,11 @@ class LevelDBStateBackend(KeyedStateBackend):
         self._stored_timers: list[StoredTimers] = []
         if self._memory.limit_bytes:
             entries = EntryCodec(self._encode_entry, self._decode_entry, lambda: self.timer_namespaces)
-            event, processing = (StoredTimers(self.epochs, self._db, kind, entries) for kind in range(2))
+            fetched = self._memory.limit_bytes // (_FETCHED_SHARE * TIMER_BYTES)
+            fetched = min(max(fetched, _LEAST_FETCHED), MOST_FETCHED)
+            event, processing = (
+                StoredTimers(self.epochs, self._db, kind, entries, fetched) for kind in range(2)
+            )
             self._use_timers(event, processing)
             self._stored_timers = [event, processing]
             for queue in self._stored_timers:

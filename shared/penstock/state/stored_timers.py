@@ -25,8 +25,8 @@ _NO_GROUP = 0xFFFF
 #: A time, or a whole number, so that bytes have the order of the values.
 _NUMBER = struct.Struct(">Q")
 _LEAST = -(1 << 63)
-#: How many timers are brought back at once, and how many are written at once.
-_FETCHED, _WRITTEN = 1024, 4096
+#: How many timers are brought back at once at most, and how many are written at once.
+MOST_FETCHED, _WRITTEN = 1024, 4096
 #: How many timers that were found on the disk are remembered.
 _MOST_SEEN = 4096
 #: A timer in memory takes about so many bytes.
@@ -49,12 +49,16 @@ class StoredTimers(TimerQueue):
         db: An open LevelDB, in which the rows of values begin with a key group.
         kind: Distinguishes the queues in one database, from 0 to 65,535.
         codec: Encodes entries.
+        fetched: How many timers are brought back at once.
     """
 
-    def __init__(self, epochs: Epochs, db: Any, kind: int, codec: EntryCodec) -> None:
+    def __init__(
+        self, epochs: Epochs, db: Any, kind: int, codec: EntryCodec, fetched: int = MOST_FETCHED
+    ) -> None:
         super().__init__(epochs)
         self._db = db
         self._codec = codec
+        self._fetched = fetched
         self._prefix = _PREFIX.pack(_NO_GROUP, kind)
         #: The number of timers on the disk, and the earliest time of one.
         self._stored = 0
@@ -137,8 +141,9 @@ class StoredTimers(TimerQueue):
 
     def _waiting(self, time: int) -> list[Any]:
         bound = self._fetch(time) if self._first == time else None
-        known = self._entries.get(time, ())
-        places = sorted((self._place(entry), entry) for entry in self._of(known)) if known else []
+        # The entry itself may be 0, an empty text or None.
+        entries = self._of(self._entries[time]) if time in self._entries else []
+        places = sorted((self._place(entry), entry) for entry in entries)
         return [entry for place, entry in places if bound is None or place <= bound]
 
     # -- the disk -------------------------------------------------------------------------------
@@ -168,7 +173,7 @@ class StoredTimers(TimerQueue):
                     start=start, stop=self._end(time), include_start=not self._fetching[1], include_value=True,
                     fill_cache=False,
                 ),
-                _FETCHED,
+                self._fetched,
             )
         )  # fmt: skip
         with self._db.write_batch() as batch:
@@ -177,7 +182,7 @@ class StoredTimers(TimerQueue):
                 self._keep(time, self._codec.decode(data))
         self._stored -= len(rows)
         self._seen.clear()
-        if len(rows) == _FETCHED:
+        if len(rows) == self._fetched:
             last = rows[-1][0]
             self._fetching = (time, last)
             return last[len(self._time_prefix(time)) :]
