@@ -29,12 +29,13 @@ from penstock.messages.task_manager import (
     ThreadStacks,
 )
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
+from penstock_services.dispatcher.overviews import Overviews
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from penstock.bus import Subjects
-    from penstock.ports import Store, Transport
+    from penstock.ports import Clock, Store, Transport
 
 #: Time limits of requests to a master, of commands with repeats, and of requests to a task manager.
 MASTER_TIMEOUT_S = 1.0
@@ -47,14 +48,23 @@ _overview = msgspec.json.Decoder(JobOverview)
 
 
 class JobDirectory:
-    """Finds jobs and forwards requests to their masters, and to task managers."""
+    """Finds jobs and forwards requests to their masters, and to task managers.
 
-    def __init__(self, transport: Transport, subjects: Subjects, store: Store) -> None:
+    ``remember``: the clock by which rows of lists are remembered; ``changed`` must be told of each event then. None: each
+    list asks all masters.
+    """
+
+    def __init__(
+        self, transport: Transport, subjects: Subjects, store: Store, *, remember: Clock | None = None
+    ) -> None:
         self._transport = transport
         self._subjects = subjects
         self._store = self.store = store
         self.logged = LoggedJobs(store)
         self._ended: dict[str, JobOverview] = {}
+        self._remembered = (
+            None if remember is None else Overviews(self._active_ids, self._overview_of, remember)
+        )
 
     # -- one job -------------------------------------------------------------------------
 
@@ -130,7 +140,10 @@ class JobDirectory:
 
     async def _to_master(self, job_id: str, message: Any, deadline_s: float = COMMAND_DEADLINE_S) -> None:
         subject = self._subjects.to_job(job_id, message)
-        await request(self._transport, subject, message, Union[Ack], deadline_s=deadline_s)
+        try:
+            await request(self._transport, subject, message, Union[Ack], deadline_s=deadline_s)
+        finally:
+            self.changed(job_id)
 
     async def events(self, job_id: str, epoch: int = 0, sequence: int = 0) -> JobEvents:
         """The events of a job after a position, as far as its master, or its archive, knows them. Raises
@@ -150,10 +163,18 @@ class JobDirectory:
 
     # -- all jobs ------------------------------------------------------------------------
 
+    def changed(self, job_id: str) -> None:
+        """An event has told that something about the job has changed."""
+        if self._remembered is not None:
+            self._remembered.changed(job_id)
+
+    async def _active_ids(self) -> list[str]:
+        listed = await self._store.list(layout.ACTIVE_PREFIX)
+        return [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
+
     async def active(self) -> list[JobDetails]:
         """Active jobs in the order of their start."""
-        listed = await self._store.list(layout.ACTIVE_PREFIX)
-        ids = [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
+        ids = await self._active_ids()
         found = await asyncio.gather(*(self._if_known(job_id) for job_id in ids))
         return sorted((d for d in found if d is not None), key=lambda d: (d.start_ms, d.job_id))
 
@@ -163,9 +184,17 @@ class JobDirectory:
         except UnknownJobError:
             return None  # the index has the job, but its submission was interrupted
 
+    async def _overview_of(self, job_id: str) -> JobOverview | None:
+        details = await self._if_known(job_id)
+        return None if details is None else details.overview()
+
     async def overviews(self) -> list[JobOverview]:
         """The active jobs, then the ended ones, the latest first."""
-        active = [details.overview() for details in await self.active()]
+        if self._remembered is None:
+            active = [details.overview() for details in await self.active()]
+        else:
+            active = await self._remembered.active()
+            active.sort(key=lambda overview: (overview.start_ms, overview.job_id))
         active.reverse()
         return active + await self.ended({overview.job_id for overview in active})
 

@@ -88,6 +88,7 @@ class EventFeed:
             _log.warning("event_not_read", subject=subject, error=str(err), got=repr(data[:200]))
             return
         self._kept.append(event)
+        self._directory.changed(event.job_id)
         for reader in list(self._readers):
             if reader.qsize() < WAITING:
                 reader.put_nowait(event)

@@ -58,7 +58,7 @@ class DispatcherService:
     async def _build(self) -> Rest:
         context = self._context
         store = await context.store()
-        directory = JobDirectory(context.transport, context.subjects, store)
+        directory = JobDirectory(context.transport, context.subjects, store, remember=context.clock)
         submitter = Submitter(
             transport=context.transport,
             subjects=context.subjects,
@@ -69,6 +69,7 @@ class DispatcherService:
             storage_url=conf.STORAGE_URL.read(context.config),
             policy=Policy(context.config),
             tracer=context.tracer,
+            on_accepted=directory.changed,
         )
         census = Census(context.transport, context.subjects)
         await census.start()

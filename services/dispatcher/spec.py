@@ -13,6 +13,7 @@ from penstock.config import check_job
 from penstock.errors import SpecError, nearest, nested_too_deeply
 from penstock.identifiers import new_job_id
 from penstock.jobgraph import JobGraph
+from penstock.jobgraph.graph import prepare_types
 from penstock.messages.cluster import JobSpec
 
 PROGRAMS = ("sql", "python", "job_graph")
@@ -22,6 +23,10 @@ MAX_YAML_BYTES = 1024 * 1024
 #: The greatest number of nested levels in a YAML spec.
 MAX_DEPTH = 100
 _FIELDS = JobSpec.__struct_fields__
+
+# Submissions are read in threads.
+prepare_types()
+msgspec.json.Decoder(JobSpec)
 
 
 def parse_spec(text: bytes) -> JobSpec:

@@ -34,7 +34,7 @@ from penstock_services.dispatcher.checks import Savepoint, Submission
 from penstock_services.dispatcher.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
@@ -70,6 +70,7 @@ class Submitter:
         storage_url: str,
         policy: Policy | None = None,
         tracer: Tracer | None = None,
+        on_accepted: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._transport = transport
         self._subjects = subjects
@@ -80,6 +81,7 @@ class Submitter:
         self._storage_url = storage_url
         self._policy = policy or Policy({})
         self._tracer: Tracer = tracer or NoTracer()
+        self._on_accepted = on_accepted
 
     async def submit(
         self,
@@ -154,6 +156,7 @@ class Submitter:
         if not created and (known := await self._accepted(job_id)) is not None:
             name = known.name
         self._logger.info("job_accepted", job_id=job_id, name=name, created=created)
+        self._on_accepted(job_id)
         await self._run(job_id)
         return SubmitReply(job_id=job_id, name=name, created=created)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock import config as conf
 from penstock import secrets
 from penstock.api.execution import CLUSTER_VARIABLE
+from penstock.jobgraph.graph import prepare_types
 from penstock_services.common.alone import run_alone
 from penstock_services.common.http_serving import bind, serving, shown_url
 from penstock_services.common.security.front_door import front_door
@@ -42,6 +43,7 @@ async def _serve(
         most=conf.GATEWAY_SESSIONS.read(config),
         statements=conf.GATEWAY_THREADS.read(config),
     )
+    prepare_types()  # sessions work in threads
     app = Gateway(sessions, conf.MAX_SQL_CHARS.read(config)).app(door)
     rest = shown_url(host, listener, door.tls)
     checking = asyncio.create_task(_expire(sessions, conf.GATEWAY_CHECK_MS.read(config) / 1000))

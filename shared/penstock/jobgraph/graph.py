@@ -183,6 +183,13 @@ def encode_job_graph(graph: JobGraph) -> bytes:
     return msgspec.json.encode(graph)
 
 
+def prepare_types() -> None:
+    """Let msgspec look at the types of job graphs now. It does so at the first use of a type, and a process in which two
+    threads do so at once dies of a segmentation fault (msgspec 0.22). A process whose threads read job graphs calls
+    this while it has one thread."""
+    msgspec.json.Decoder(JobGraph)
+
+
 def decode_job_graph(data: bytes) -> JobGraph:
     """The graph that ``encode_job_graph`` encoded. Raises msgspec.DecodeError if ``data`` is no job graph."""
     return msgspec.json.decode(data, type=JobGraph)
