@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.errors import ConnectorError, ExternalError, RecordError, UnsupportedError
+from penstock.errors import ConnectorError, ExternalError, RecordError, SqlError, UnsupportedError
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 from penstock.types import Batch, Schema
@@ -139,11 +139,11 @@ def test_truncate_deletes_all_rows(database):
     ddl = table(database, "id INT, name STRING", key="id")
     run(ddl, "INSERT INTO t VALUES (1, 'a'), (2, 'b');")
     assert run(ddl, "TRUNCATE TABLE t;", "SELECT * FROM t;") == []
-    # The option alone does not make an INSERT delete what it was not asked to.
+    # A table's option does not make an INSERT, which may give no rows, delete what it was not asked to.
     run(ddl, "INSERT INTO t VALUES (1, 'a');")
     emptied = table(database, "id INT, name STRING", more=", 'sink.truncate' = 'true'")
-    with pytest.raises(ConnectorError, match="to be emptied gets rows"):
-        run(emptied, "INSERT INTO t VALUES (2, 'b');")
+    with pytest.raises(SqlError, match=r"'sink\.truncate' is set by TRUNCATE TABLE, not by a table"):
+        run(emptied, "INSERT INTO t SELECT 2, 'b' WHERE FALSE;")
     assert run(ddl, "SELECT * FROM t;") == [(1, "a")]
 
 

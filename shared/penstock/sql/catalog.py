@@ -225,6 +225,14 @@ def sink_ref(
     ``partition``: they replace the old rows of this partition only."""
     table = resolved_table(table)
     connector = _checked(table, "sink")
+    for option, statement in (("sink.truncate", "TRUNCATE TABLE"), ("sink.overwrite", "INSERT OVERWRITE")):
+        if option in table.options:  # an INSERT that gives no rows would empty the table
+            raise SqlError(
+                f"option '{option}' is set by {statement}, not by a table",
+                expected=f"a table without it, and {statement} when its rows are to go",
+                got=f"'{option}' = '{table.options[option]}'",
+                where=_place(table),
+            )
     if truncate:
         if not connector.truncates:
             raise UnsupportedError(
