@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from penstock.snapshots.contract import OperatorSnapshot, RestoredState
 from penstock.snapshots.reading import SnapshotReader
 from penstock.snapshots.restoring import SnapshotChain, SnapshotSet
 from penstock.state.backend import KeyedStateBackend
+from penstock.state.backends import make_backend
 from penstock.state.blocks import KeyLayout
 from penstock.state.codec import codec
 from penstock.state.descriptors import (
@@ -28,9 +29,13 @@ from penstock.state.descriptors import (
     UpdateType,
     ValueStateDescriptor,
 )
+from penstock.state.memory import StateMemory
 from penstock.state.states import Scope
 from penstock.types import logical as t
 from penstock.types.batch import RowKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BIGINT, STRING, DOUBLE, INT = t.BigIntType(), t.VarCharType(), t.DoubleType(), t.IntType()
 ROW = t.RowType((t.Field("name", STRING), t.Field("n", INT)))
@@ -496,3 +501,22 @@ def test_a_row_with_a_kind_is_refused_as_a_value_of_a_declared_type() -> None:
         codec(ROW).encode(row.with_kind(RowKind.UPDATE_BEFORE))
     with pytest.raises(ValueError, match="a Row of kind -U"):
         from_python(ROW, [row.with_kind(RowKind.UPDATE_BEFORE)])
+
+
+def test_changes_that_cannot_be_given_up_while_a_cut_is_copied_do_not_make_the_slot_fail(
+    tmp_path: Path,
+) -> None:
+    backend = make_backend(
+        "leveldb", KeyLayout((BIGINT,), 128), now_ms=lambda: 0, uid="op", local_dir=tmp_path,
+        memory=StateMemory(20_000),
+    )  # fmt: skip
+    state = backend.state(ValueStateDescriptor("v", BIGINT))
+    backend.cut()  # nobody copies it
+    for key in range(2_000):
+        backend.scope.key = key
+        state.update(key)
+        backend.event_timers.register(key, key)
+        if key % 10 == 0:
+            backend.end_batch()
+    assert len(list(backend.event_timers.due(1_999))) == 2_000
+    backend.close()

@@ -280,6 +280,8 @@ class LevelDBStateBackend(KeyedStateBackend):
         small += sum(queue.in_memory for queue in self._stored_timers) * TIMER_BYTES
         if self._memory.limit_bytes:
             small += sum(changes.recorded for changes in self._changes()) * _CHANGED_BYTES
+            # Neither can shrink while a cut is copied or timers fire, which must not make the slot fail.
+            small = min(small, self._memory.limit_bytes // 2)
         return int(live * (_OBJECT_BYTES + _OBJECT_TIMES * self._value_bytes)) + small
 
     def _write_back(self) -> None:
