@@ -6,10 +6,14 @@ In one process, so that the moment is exact; a kill leaves everything as it lies
 from __future__ import annotations
 
 import asyncio
+import bz2
+import gzip
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +23,7 @@ from penstock.jobgraph.specs import UnionSpec
 from penstock.testing import GraphBuilder, JobHarness, MemoryTable
 from penstock.testing.results import Checkpoint
 from penstock.types import Batch, Schema
-from penstock.types.logical import BigIntType
+from penstock.types.logical import BigIntType, VarCharType
 
 SCHEMA = Schema.of(("k", BigIntType(nullable=False)), ("n", BigIntType(nullable=False)))
 SPLITS, ROWS = 3, 400
@@ -133,3 +137,51 @@ async def test_killed_again_and_again(source, tmp_path, seed) -> None:
                 job._ended.result()
             restore = job.checkpoints[-1] if job.checkpoints else restore
     assert lost_and_doubled(tmp_path) == ([], [])
+
+
+async def test_a_monitored_folder_of_compressed_files_over_kills(tmp_path) -> None:
+    """Files come while the job runs, between kills, and while none runs: each row once, with its file's name."""
+    random_ = random.Random(7)
+    inside, out = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    total = 0
+
+    def another() -> None:
+        nonlocal total
+        lines = "".join(f'{{"k": {n % 7}, "n": {n}}}\n' for n in range(total, total + 300)).encode()
+        total += 300
+        written = tmp_path / "written"  # it appears whole, as the page on files asks for
+        written.write_bytes(gzip.compress(lines) if total % 200 else bz2.compress(lines))
+        written.rename(inside / f"{total:05d}.json.{'gz' if total % 200 else 'bz2'}")
+
+    b = GraphBuilder()
+    options = {"path": str(inside), "format": "json", "source.monitor-interval": "5 ms",
+               "source.path.regex-pattern": r".*\.json\..*"}  # fmt: skip
+    rows = b.source("filesystem", SCHEMA, options, parallelism=2, metadata=("file.name",))
+    named = Schema((*SCHEMA.fields, *Schema.of(("name", VarCharType(nullable=False))).fields))
+    b.sink("filesystem", rows, named, {"path": str(out), "format": "json"})
+    graph = b.build()
+    restore, store = None, None
+    for attempt in range(1, 7):
+        another()
+        async with JobHarness(
+            graph, attempt=attempt, restore=restore, store=store, checkpoint_interval_s=0.005
+        ) as job:
+            store = job.store
+            for _ in range(random_.randint(20, 400)):
+                await asyncio.sleep(0)
+            another()
+            for _ in range(random_.randint(20, 1_500)):
+                await asyncio.sleep(0)
+            if attempt == 6:
+                await job.until(lambda: sum(1 for _ in written_rows(out)) >= total)
+                await job.checkpoint()
+            restore = job.checkpoints[-1] if job.checkpoints else restore
+    got = sorted((row["n"], row["name"]) for row in written_rows(out))
+    assert [n for n, _ in got] == list(range(total))
+    assert {name for n, name in got if n < 300} == {"00300.json.gz"}
+
+
+def written_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in folder.glob("part-*"):
+        yield from map(json.loads, path.read_text().splitlines())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
+import gzip
+import lzma
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -133,6 +136,30 @@ def test_a_bad_line(spark: Any, tmp_path: Path, format_: str, bad: str) -> None:
     for options in ({"on-error": "skip"}, {f"{format_}.ignore-parse-errors": "true"}):
         graph = select(tmp_path, format_, LINE_COLUMNS, **options)
         assert comparable(on_spark(graph, spark)) == comparable(on_streaming(graph))
+
+
+def test_compressed_files_a_pattern_and_what_is_known_of_a_file(spark: Any, tmp_path: Path) -> None:
+    """The whole of what a table may ask of a file's name, on both engines."""
+    for name, write_ in (
+        ("a.csv.gz", gzip.compress),
+        ("b.csv.bz2", bz2.compress),
+        ("c.csv.xz", lzma.compress),
+    ):
+        (tmp_path / name).write_bytes(write_(LINES["csv"].encode()))
+    (tmp_path / "d.csv").write_text(LINES["csv"])
+    (tmp_path / "no.txt").write_text("this is no row of the table, and no file that the pattern matches")
+    columns = (
+        f"{LINE_COLUMNS}, `file.path` STRING NOT NULL METADATA, name STRING NOT NULL METADATA FROM 'file.name', "
+        "size BIGINT NOT NULL METADATA FROM 'file.size', "
+        "changed TIMESTAMP_LTZ(3) NOT NULL METADATA FROM 'file.modification-time'"
+    )
+    graph = select(tmp_path, "csv", columns, **{"source.path.regex-pattern": r".*/[a-d]\.csv.*"})
+    rows = on_spark(graph, spark)
+    assert comparable(rows) == comparable(on_streaming(graph))
+    assert len(rows) == 12
+    assert {(row[5], row[6], row[7]) for row in rows} == {
+        (str(path), path.name, path.stat().st_size) for path in tmp_path.glob("?.csv*")
+    }
 
 
 # -- files that are not what the table says ----------------------------------------------------------

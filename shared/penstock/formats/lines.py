@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.api import Block, Encoder, FileFormat, FileReader
+from penstock.formats.compressed import DecompressedFile, compression_of
 from penstock.formats.file_errors import shrunk
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 BLOCK_BYTES = 512 * 1024
+_UNKNOWN_END = 1 << 62
 
 
 class LineFiles(FileFormat):
@@ -32,6 +34,8 @@ class LineFiles(FileFormat):
     def parts(
         self, path: str, size: int, open: Callable[[], BinaryIO], part_bytes: int
     ) -> list[dict[str, Any]]:
+        if compression := compression_of(path):
+            return [{"start": 0, "compression": compression}]
         if not self._cut or not part_bytes or size <= part_bytes:
             return [{"start": 0, "end": size}]
         count = -(-size // part_bytes)
@@ -63,15 +67,18 @@ class LineWriter:
 
 
 class LineReader(FileReader):
-    """Reads the lines that begin in the bytes [start, end) of a file."""
+    """Reads the lines that begin in the bytes [start, end) of a file, or all lines of a compressed file."""
 
     def __init__(self, ctx: FileContext, format: Format) -> None:
         super().__init__(ctx)
         self._format = format
 
     async def blocks(self, at: int | None) -> AsyncIterator[Block]:
-        run, start, end = self._ctx.run, self._ctx.part["start"], self._ctx.part["end"]
-        handle = await run(self._ctx.open)
+        run, start = self._ctx.run, self._ctx.part["start"]
+        # How many bytes a compressed file holds is known when it has been read.
+        whole: bool = "compression" in self._ctx.part
+        end = _UNKNOWN_END if whole else self._ctx.part["end"]
+        handle = await run(self._opened)
         decoder = self._format.decoder(self._ctx.format)
         quote = decoder.quote
         try:
@@ -79,7 +86,7 @@ class LineReader(FileReader):
             if decoder.has_header:
                 header = await run(handle.readline)
                 if not header:
-                    if end:
+                    if end and not whole:
                         raise shrunk(
                             self._ctx.path, f"byte {start if at is None else at} of {end}", "it is empty"
                         )
@@ -93,6 +100,8 @@ class LineReader(FileReader):
             lines = len(header.splitlines()) if offset == start and self._ctx.part["start"] == 0 else None
             while offset < end:
                 data = await run(partial(_whole_lines, handle, offset, end, quote))
+                if not data and whole and handle.tell() >= offset:
+                    return
                 if not data:
                     # The file was longer when it was listed; the missing rows would be lost silently.
                     raise shrunk(self._ctx.path, f"byte {offset} of {end}", "the file ends before that")
@@ -103,6 +112,12 @@ class LineReader(FileReader):
                     lines += data.count(b"\n")
         finally:
             await run(handle.close)
+
+    def _opened(self) -> Any:
+        compression = self._ctx.part.get("compression")
+        if compression is None:
+            return self._ctx.open()
+        return DecompressedFile(self._ctx.open, compression, self._ctx.path)
 
     def _decode(self, decoder: Decoder, data: bytes, where: str, lines_before: int | None) -> Batch:
         self._ctx.format.extra["lines_before"] = lines_before or 0

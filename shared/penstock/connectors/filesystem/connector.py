@@ -57,14 +57,16 @@ class FilesystemConnector(DeclaredConnector):
         return {**options, "path": absolute_path(options["path"], where=f"{where}, option 'path'")}
 
     def _check_there(self, table: TableInfo) -> None:
+        from penstock.connectors.filesystem.partitions import PATTERN, listed
         from penstock.connectors.filesystem.paths import open_files
 
         files, path = open_files(table.options["path"], table.options)
-        if not files.list(path):
+        if not listed(table, files, path):
+            pattern = table.options.get(PATTERN)
             raise ConnectorError(
                 f"no file at '{table.options['path']}'",
                 expected="an existing file, a folder with files, or a glob that matches some",
-                got="nothing there",
+                got="nothing there" if pattern is None else f"nothing whose whole path matches '{pattern}'",
                 where="connector 'filesystem', option 'path'",
                 remedy="check the path; it must be readable on every task manager",
             )
@@ -73,10 +75,11 @@ class FilesystemConnector(DeclaredConnector):
         return "source.monitor-interval" not in table.options
 
     def estimated_bytes(self, table: TableInfo) -> int | None:
+        from penstock.connectors.filesystem.partitions import listed
         from penstock.connectors.filesystem.paths import open_files
 
         files, path = open_files(table.options["path"], table.options)
-        return sum(file.size for file in files.list(path))
+        return sum(file.size for file in listed(table, files, path))
 
     def partitions(self, table: TableInfo) -> list[tuple[str, bool]]:
         from penstock.connectors.filesystem.partitions import partitions_of

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 KEYS = "partition.keys"
 FILTER = "partition.filter"
 DEFAULT_NAME = "partition.default-name"
+PATTERN = "source.path.regex-pattern"
 STATIC = "sink.static-partition"
 
 _WHERE = "connector 'filesystem', PARTITIONED BY"
@@ -284,10 +286,21 @@ class FoundFile:
     kept: bool = True
 
 
+def listed(table: TableInfo, files: Files, path: str) -> list[FileInfo]:
+    """The files at ``path`` whose whole path 'source.path.regex-pattern' matches. An object's path begins
+    behind its bucket, with ``/``."""
+    pattern = table.options.get(PATTERN)
+    found = files.list(path)
+    if pattern is None:
+        return found
+    matches = re.compile(pattern).fullmatch
+    return [info for info in found if matches(urlsplit(info.path).path if "://" in info.path else info.path)]
+
+
 def found_files(table: TableInfo, files: Files, path: str) -> list[FoundFile]:
     """All files of a table. In a partitioned table, files of partitions that the query's filter rules out
     are not ``kept``."""
-    found = files.list(path)
+    found = listed(table, files, path)
     partitioning = Partitioning.of(table)
     if partitioning is None:
         return [FoundFile(info, ()) for info in found]

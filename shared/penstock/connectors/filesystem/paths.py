@@ -29,10 +29,17 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file and its size in bytes."""
+    """A file, its size in bytes, and when it was last modified (ms since the epoch)."""
 
     path: str
     size: int
+    modified_ms: int = 0
+
+    @classmethod
+    def local(cls, path: Path) -> FileInfo:
+        """A file of this machine."""
+        found = path.stat()
+        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000)
 
 
 #: Errors that another attempt does not mend: permissions, wrong paths, read-only file systems.
@@ -112,13 +119,13 @@ class LocalFiles(Files):
         else:
             root = Path(pattern)
             if root.is_file():
-                return [FileInfo(str(root), root.stat().st_size)]
+                return [FileInfo.local(root)]
             found = list(root.rglob("*")) if root.is_dir() else []
         out = []
         for path in sorted(found):
             try:
                 if path.is_file() and not _hidden(PurePosixPath(path.relative_to(root))):
-                    out.append(FileInfo(str(path), path.stat().st_size))
+                    out.append(FileInfo.local(path))
             except FileNotFoundError:
                 continue  # the file was renamed or deleted since it was listed
         return out
@@ -188,13 +195,13 @@ class ObjectFiles(Files):
         out = []
         try:
             if matches is None and self.exists(pattern):
-                return [FileInfo(pattern, obstore.head(self._store, key)["size"])]
+                return [_object_info(pattern, obstore.head(self._store, key))]
             for page in obstore.list(self._store, prefix=prefix or None):
                 for entry in page:
                     path = entry["path"]
                     relative = PurePosixPath(path).relative_to(prefix) if prefix else PurePosixPath(path)
                     if not _hidden(relative) and (matches is None or matches.fullmatch(path)):
-                        out.append(FileInfo(f"{self._root}/{path}", entry["size"]))
+                        out.append(_object_info(f"{self._root}/{path}", entry))
         except OSError as err:
             raise _store_error(pattern, err) from err
         return sorted(out, key=lambda f: f.path)
@@ -243,6 +250,10 @@ class ObjectFiles(Files):
 
         if self.exists(path):
             obstore.delete(self._store, self._key(path))
+
+
+def _object_info(path: str, entry: Any) -> FileInfo:
+    return FileInfo(path, entry["size"], round(entry["last_modified"].timestamp() * 1000))
 
 
 class _Readable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.lookup import LOOKUP_OPTIONS
@@ -28,12 +29,23 @@ def _name_part(value: str) -> str:
     return value
 
 
+def _regex(value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value)
+    except re.error as err:
+        raise SpecError(
+            "not a regular expression of Python's module re", expected="one that compiles", got=f"{value!r}: {err}",
+            remedy="Java's possessive quantifiers and \\p{…} have other forms in Python",
+        ) from err  # fmt: skip
+
+
 OPTIONS = OptionSet(
     "connector 'filesystem'",
     [
         Option("path", text, None, "A file, a folder, a glob, or such a URL (file:, s3:, gs:, az:).", required=True),
         Option("source.split-size", bytes_size, 64 << 20, "Files of lines are cut into parts of about this size."),
         Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
+        Option("source.path.regex-pattern", _regex, None, "Read only files whose whole path this regular expression matches.", role="source"),
         Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
         Option("sink.part-prefix", _name_part, "part", "Begins the names of files.", role="sink"),
         Option("sink.part-suffix", _name_part, "", "Ends the names of files; without one the format does, '.parquet'.", role="sink"),
@@ -50,8 +62,11 @@ OPTIONS = OptionSet(
     prefixes=("fs.", "json.", "csv.", "parquet.", "orc.", "arrow."),
 )  # fmt: skip
 
-#: Metadata columns. ``file.path``: the file's name; ``row``: its number in the file part.
+#: Metadata columns. ``file.path``: the file's whole path; ``row``: the row's number in the file part.
 METADATA: Mapping[str, Any] = {
     "file.path": t.VarCharType(nullable=False),
+    "file.name": t.VarCharType(nullable=False),
+    "file.size": t.BigIntType(nullable=False),
+    "file.modification-time": t.TimestampLtzType(3, nullable=False),
     "row": t.BigIntType(nullable=False),
 }

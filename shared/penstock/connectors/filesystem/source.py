@@ -32,8 +32,8 @@ _AHEAD = 3
 
 class FileEnumerator(SourceEnumerator):
     """Discovers files in the order of their paths. A split's id is the path and the start of the part, so a
-    known file is not read again when it changes. ``size`` in the payload: the file's bytes when it was
-    found."""
+    known file is not read again when it changes. ``size`` and ``modified`` in the payload: the file's bytes and
+    modification time (ms since the epoch) when it was found."""
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
@@ -71,7 +71,8 @@ class FileEnumerator(SourceEnumerator):
         parts = file_format_of(self._table.options).parts(
             info.path, info.size, partial(files.open_input, info.path), self._options["source.split-size"]
         )
-        return [{"path": info.path, "size": info.size, **part} for part in parts]
+        about = {"path": info.path, "size": info.size, "modified": info.modified_ms}
+        return [{**about, **part} for part in parts]
 
 
 @dataclass(slots=True)
@@ -98,6 +99,27 @@ class _State:
         if at != self.at:
             self.at, self.skip = at, 0
         return batch
+
+
+def _about_file(split: Split, key: str) -> Any:
+    """The storage value of a metadata column."""
+    payload = split.payload
+    match key:
+        case "file.path":
+            return payload["path"]
+        case "file.name":
+            return payload["path"].rpartition("/")[2]
+        case "file.size" if "size" in payload:
+            return payload["size"]
+        case "file.modification-time" if "modified" in payload:
+            return payload["modified"] * 1_000
+    raise ConnectorError(
+        f"the state has no '{key}' of '{payload['path']}'",
+        expected="a file that this release found",
+        got="a file that is known from the state of an older release, which did not keep it",
+        where=f"connector 'filesystem', metadata column '{key}'",
+        remedy="leave the column out, or start the job without its state",
+    )
 
 
 def _restored(split: Split) -> _State:
@@ -194,7 +216,7 @@ class FileReader(SourceReader):
                 numbers = np.arange(state.row, state.row + len(rows), dtype=np.int64)
                 columns.append(Column(METADATA[key], numbers))
             else:
-                columns.append(Column.constant(METADATA[key], state.split.payload["path"], len(rows)))
+                columns.append(Column.constant(METADATA[key], _about_file(state.split, key), len(rows)))
         return Batch(self._schema, columns, kinds=rows.kinds, num_rows=len(rows))
 
     async def wait(self) -> None:
