@@ -3,14 +3,20 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.connectors.lookup import LOOKUP_OPTIONS
+from penstock.connectors.registry import validate_table
+from penstock.errors import ConnectorError
 from penstock.formats.compressed import EXTENSIONS
+from penstock.types import Schema
+from penstock.types import logical as t
 
 PAGE = (Path(__file__).parents[2] / "docs/connectors/filesystem.md").read_text()
 #: Set by the planner, or on the page of lookups.
 ELSEWHERE = {
-    "sink.overwrite", "sink.static-partition", "partition.keys", "partition.filter",
+    "sink.overwrite", "sink.truncate", "sink.static-partition", "partition.keys", "partition.filter",
     *(option.key for option in LOOKUP_OPTIONS),
 }  # fmt: skip
 
@@ -50,3 +56,15 @@ def test_every_extension_of_a_compressed_file_is_in_the_table() -> None:
         name for keys, _ in table("| extension | compression |") for name in re.findall(r"`\.(\w+)`", keys)
     }
     assert found == set(EXTENSIONS)
+
+
+def refused_by_the_page() -> list[str]:
+    return [key for keys, _ in table("| option | instead |") for key in re.findall(r"`([^`]+)`", keys)]
+
+
+@pytest.mark.parametrize("option", refused_by_the_page())
+def test_an_option_of_flink_that_the_page_refuses_is_refused_by_name(option: str) -> None:
+    given = {"connector": "filesystem", "path": "/x", "format": "json", option: "1"}
+    for role in ("source", "sink"):
+        with pytest.raises(ConnectorError, match=re.escape(option)):
+            validate_table(Schema.of(("a", t.IntType())), given, role=role, where="table 't'")
