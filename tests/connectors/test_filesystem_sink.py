@@ -192,3 +192,18 @@ async def test_object_storage_by_url(harness, monkeypatch):
         await again.close()
         assert await harness.read_all(SCHEMA, options(folder + "/", format_)) == rows(0, 5_000)
         assert await harness.read_all(SCHEMA, options(folder + "/part-*", format_)) == rows(0, 5_000)
+
+
+async def test_overwriting_subtasks_spare_each_others_files_whatever_their_prefix(harness, tmp_path):
+    """The second subtask ends behind the first, whose files are in place already: both subtasks' rows stay."""
+    (tmp_path / "old.json").write_text('{"id": 9, "name": "old"}\n')
+    opts = options(tmp_path, **{"sink.overwrite": "true", "sink.part-prefix": "fresh"})
+    writers = [await harness.writer(SCHEMA, opts, subtask_index=i, parallelism=2) for i in (0, 1)]
+    for n, writer in enumerate(writers):
+        writer.write(Batch.of(SCHEMA, rows(n, n + 1)))
+        await writer.begin_checkpoint(1)
+        await writer.commit(1)
+    for writer in writers:
+        await writer.finish()
+        await writer.close()
+    assert await visible(harness, tmp_path) == rows(0, 2)

@@ -42,7 +42,7 @@ class OverwritingFileSink(FileSink):
         await self.ctx.run(self._sweep)
 
     def _delete_others(self) -> None:
-        own = f"part-{self._tag}-"
+        own = f"{self._options['sink.part-prefix']}-{self._tag}-"
         for folder in self._replaced():
             for info in self._files.list(folder):
                 if not info.path.rsplit("/", 1)[1].startswith(own):
