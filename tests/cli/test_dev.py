@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -63,7 +62,8 @@ def test_saved_versions_go_on_with_their_state(tmp_path: Path) -> None:
             wait_for(process, out, lambda: totals(out, "two") > 0)
             first = re.search(r"\+U\[two, \d, (\d+)\]", out.read_text())
             assert first is not None, "the second version updates what the first has counted"
-            assert int(first[1]) > totals(out, "one") - 5
+            first_count = int(first[1])
+            assert first_count > totals(out, "one") - 5
             assert "keeps its state: Enumerator: orders, Source: orders, GroupAggregate" in out.read_text()
 
             script.write_text(SCRIPT.replace("COUNT(*)", "COUNT(nothing)"))
@@ -74,9 +74,12 @@ def test_saved_versions_go_on_with_their_state(tmp_path: Path) -> None:
             script.write_text(changed)
             wait_for(process, out, lambda: totals(out, "three") > 0)
             assert "changed, begins anew: GroupAggregate" in out.read_text()
-            assert "+I[three, 0, 1]" in out.read_text()
+            anew = re.search(r"(..)\[three, \d, (\d+)\]", out.read_text())
+            assert anew is not None
+            assert anew[1] == "+I"
+            assert int(anew[2]) < first_count
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # SIGINT is ignored where the tests run in the background of a shell
             process.wait(60)
     assert "canceled]" in out.read_text()
 
