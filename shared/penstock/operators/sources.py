@@ -95,7 +95,9 @@ class SourceOperator(SourceDriver):
                 self._watermarks.rows(state.split.id, state.watermark, now_ms)
         arrivals = [int(item) for item in restored.unions.get("arrival", [])]
         self._arrival = max(arrivals, default=0)
-        self._assignments_known = True
+        # No split anywhere means that the snapshot is older than the first discovery: this reader is not idle
+        # before the enumerator has assigned splits, otherwise the other readers' watermark makes its rows late.
+        self._assignments_known = bool(known)
 
     async def start(self) -> None:
         spec = self._spec
