@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import config as keys
-from penstock.errors import PeerLostError, error_from_dict
+from penstock.errors import PeerLostError, SparkBusyError, error_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,9 @@ LOSSES, LOSSES_MS = 3, 10_000
 SYMPTOM_MS = 200
 #: A failure that occurs this often from the same checkpoint is no accident.
 SAME_FAILURES = 3
+#: The same of a Spark that waits too briefly for its Python processes: the machine is busy for a while, or its
+#: Python cannot start at all.
+BUSY_FAILURES = 10
 #: The delay before the first retry of a failure; before the second it is twice as long. It is short because
 #: the user who submitted the job is waiting. Later retries have the delays of the strategy.
 TRIAL_MS = 100
@@ -225,7 +228,8 @@ class FailureHandler:
         # address, and the user who submitted it is waiting.
         outside = known.domain == "external" and restored_checkpoint_id > 0
         deterministic = not error.get("lost") and not outside
-        if deterministic and not self._explicit and self._same >= SAME_FAILURES:
+        often = BUSY_FAILURES if isinstance(known, SparkBusyError) else SAME_FAILURES
+        if deterministic and not self._explicit and self._same >= often:
             return GiveUp(
                 f"the same failure came {self._same} times in a row from the same checkpoint "
                 "(set restart-strategy.type to retry as that strategy says)"

@@ -21,6 +21,7 @@
     │   ├── SnapshotError         a damaged, missing or unreadable snapshot object
     │   ├── JavaMissingError      no Java that Spark can run on
     │   ├── SparkUnreachableError no session at the Spark that was named
+    │   ├── SparkBusyError        Spark gave up on a Python process that a busy machine had not started in time
     │   └── SparkJobError         Spark failed a job, and said no more of it than its own words
     └── InternalError             a broken invariant of ours
         └── FencedError           the sender's epoch, attempt or token is old
@@ -53,6 +54,7 @@ __all__ = [
     "SecretError",
     "SlotLostError",
     "SnapshotError",
+    "SparkBusyError",
     "SparkJobError",
     "SparkUnreachableError",
     "SpecError",
@@ -239,6 +241,12 @@ class SparkUnreachableError(ExternalError):
     """No Spark answers at the address that was named."""
 
     code = "PS-SPARK"
+
+
+class SparkBusyError(ExternalError):
+    """Spark gave up on a Python process that the busy machine had not started in time."""
+
+    code = "PS-SPARK-BUSY"
 
 
 class SparkJobError(ExternalError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ConnectorError, FunctionError
+from penstock.errors import ConnectorError, FunctionError, SparkBusyError
 from penstock.spark.errors import translated
 
 CRASH = (
@@ -28,6 +28,18 @@ def test_a_python_process_that_ended() -> None:
     assert "the job's code ended its Python process" in str(error)
     assert "os._exit()" in str(error)
     assert "faulthandler" not in str(error)
+
+
+def test_a_python_process_that_a_busy_machine_did_not_start_in_time() -> None:
+    text = (
+        "org.apache.spark.SparkException: Python worker failed to connect back.\n"
+        "\tat org.apache.spark.Foo\n"
+        "Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
+    )
+    error = translated(RuntimeError(text))
+    assert isinstance(error, SparkBusyError)
+    assert error.retryable
+    assert "10 seconds" in str(error)
 
 
 def test_what_a_function_raised_in_a_worker() -> None:

@@ -17,6 +17,7 @@ from penstock.errors import (
     ConnectorError,
     FunctionError,
     PenstockError,
+    SparkBusyError,
     SparkJobError,
     SpecError,
     error_from_dict,
@@ -36,6 +37,10 @@ _CLASS = re.compile(r"java\.lang\.ClassNotFoundException\)?:? ([\w.$]+)")
 #: The class of a Java exception before its message, such as ``java.io.IOException: ``.
 _THROWABLE = re.compile(r"^(?:\w+\.)+[A-Z][\w$]*: (?=\S)")
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
+#: Spark waits a fixed 10 seconds for a Python process that it starts.
+_NOT_IN_TIME = re.compile(
+    r"Python worker failed to connect back|waiting for the Python worker to connect back"
+)
 #: The path at which a worker found a module that was shipped with the job (``packages.zipped``).
 _SHIPPED = re.compile(r'(?<=File ")[^"\n]*/job-[0-9a-f]{16}\.zip/')
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*?^\w[\w.]*: .*?$", re.DOTALL | re.MULTILINE)
@@ -137,6 +142,13 @@ def translated(err: BaseException) -> PenstockError:
             got="no exception; Spark does not learn the exit code",
             remedy="look for os._exit() and for crashes of native libraries; where memory was short, "
             "the kernel's log names the process that it killed",
+        )
+    if _NOT_IN_TIME.search(text) is not None:
+        return SparkBusyError(
+            "a Python process did not connect to Spark in time",
+            expected="a connection within Spark's fixed 10 seconds",
+            got=_cause(text),
+            remedy="the job restarts; if this recurs, give the machine fewer jobs or slots, or more cores",
         )
     python = _TRACEBACK.search(text)
     if python is not None:

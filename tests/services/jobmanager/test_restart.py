@@ -9,8 +9,10 @@ from penstock.errors import (
     InternalError,
     PeerLostError,
     SlotLostError,
+    SparkBusyError,
 )
 from penstock_services.jobmanager.restart import (
+    BUSY_FAILURES,
     SYMPTOM_MS,
     TRIAL_MS,
     FailureHandler,
@@ -102,6 +104,13 @@ def test_the_same_failure_from_the_same_checkpoint_ends_it_unless_retries_were_a
     default, asked = FailureHandler({}), FailureHandler({P + "type": "exponential-delay"})
     assert [type(default.decide(error, 7, ms)) for ms in (0, 1, 2)] == [Restart, Restart, GiveUp]
     assert {type(asked.decide(error, 7, ms)) for ms in range(10)} == {Restart}
+
+
+def test_a_machine_that_is_too_busy_for_sparks_python_is_given_time():
+    error = SparkBusyError("a Python process did not connect to Spark in time").to_dict()
+    handler = FailureHandler({})
+    decided = [type(handler.decide(error, 0, 10_000 * n)) for n in range(BUSY_FAILURES)]
+    assert decided == [*[Restart] * (BUSY_FAILURES - 1), GiveUp]
 
 
 @pytest.mark.parametrize("change", ["checkpoint", "message", "lost"])
