@@ -147,6 +147,38 @@ def test_a_detached_job_is_listed_shown_and_cancelled(up, run, tmp_path: Path) -
     assert "no job starts with 'zzz'" in missing.stderr
 
 
+DETACHED = """
+from pathlib import Path
+
+from pyflink.datastream import StreamExecutionEnvironment
+
+rows = Path(__file__).with_name("rows.txt").read_text().split()
+env = StreamExecutionEnvironment.get_execution_environment()
+for name in ("first", "second"):
+    env.from_collection(rows).print()
+    done = env.execute(name)
+    assert "has been submitted" in str(done), done
+try:
+    done.get_net_runtime()
+except Exception as err:
+    print(err)
+"""
+
+
+def test_a_detached_program_runs_here_and_waits_for_none_of_its_jobs(run, tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text("a b")
+    (tmp_path / "job.py").write_text(DETACHED)
+    done = run("run", "-d", str(tmp_path / "job.py"))
+    assert done.returncode == 0, done.stderr
+    first, second, *error = done.stdout.splitlines()
+    assert f"got:      job {second}, which may still run" in "\n".join(error)
+    shown = {
+        name: run("info", job, "--format", "json").stdout
+        for name, job in (("first", first), ("second", second))
+    }
+    assert all(f'"{name}"' in text for name, text in shown.items()), shown
+
+
 def test_an_address_without_a_cluster(tmp_path: Path) -> None:
     done = penstock("list", "--cluster", "http://127.0.0.1:9")
     assert done.returncode == 1

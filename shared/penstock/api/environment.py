@@ -312,7 +312,7 @@ class StreamExecutionEnvironment(Settings):
         return explained(self._plan(self._sinks, None, spark), spark)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the job to its end.
+        """Run the job to its end; under ``penstock run --detached``, submit it.
 
         In a planner process the plan is recorded instead, and the result is empty. ``job_name``: the job's name.
 
@@ -322,7 +322,7 @@ class StreamExecutionEnvironment(Settings):
         graph = self._take(job_name)
         if execution.recorded(graph):
             return execution.JobExecutionResult("")
-        return execution.submit(graph, self.configuration).get_job_execution_result()
+        return execution.submit(graph, self.configuration).executed()
 
     def execute_async(self, job_name: str | None = None) -> JobClient | None:
         """Submit the job and return at once; None in a planner process. ``job_name``: the job's name."""

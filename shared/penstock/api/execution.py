@@ -69,6 +69,31 @@ class JobExecutionResult:
         return int(self.details.get("duration", 0))
 
 
+class DetachedJobExecutionResult(JobExecutionResult):
+    """A job that was submitted, and that the program does not wait for (``penstock run --detached``)."""
+
+    def __str__(self) -> str:
+        return f"Job with JobID {self.job_id} has been submitted."
+
+    __repr__ = __str__
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        """Raises UnsupportedError: the job still runs."""
+        raise self._runs("its accumulators")
+
+    def get_net_runtime(self) -> int:
+        """Raises UnsupportedError: the job still runs."""
+        raise self._runs("its run time")
+
+    def _runs(self, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{what}, of a job that was submitted with --detached",
+            expected="a job that the program waits for",
+            got=f"job {self.job_id}, which may still run",
+            remedy="leave --detached out, or ask 'penstock info' for the job",
+        )
+
+
 class JobClient:
     """A submitted job. ``close`` ends the embedded cluster, if one was started for the job.
 
@@ -145,6 +170,13 @@ class JobClient:
 
     result = get_job_execution_result
 
+    def executed(self) -> JobExecutionResult:
+        """What ``execute`` returns: the finished job, or at once the submitted one if jobs are detached."""
+        if _detached is None or self._cluster is not None:
+            return self.get_job_execution_result()
+        self.close()
+        return DetachedJobExecutionResult(self._job_id)
+
     def rows(self, schema: Schema) -> Generator[Any]:
         """The records of the job's collect sink as they come; ``schema``: their columns."""
         from penstock.columnar.python_values import records
@@ -193,6 +225,16 @@ def wait_with(wait: Callable[[ClusterClient, str], dict[str, Any]]) -> None:
     """Wait for jobs with ``wait`` from now on, in this process."""
     global _wait
     _wait = wait
+
+
+#: Told the id of each job that this process submits and does not wait for; None: ``execute`` waits.
+_detached: Callable[[str], None] | None = None
+
+
+def detach(told: Callable[[str], None]) -> None:
+    """From now on ``execute`` returns as soon as a cluster has the job. ``told(job_id)`` is called for each job."""
+    global _detached
+    _detached = told
 
 
 #: Jobs that this process has sent to a cluster.
@@ -256,6 +298,8 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
             cluster.__exit__(None, None, None)
         raise
     _submitted += 1
+    if _detached is not None:
+        _detached(job_id)
     return JobClient(client, job_id, cluster, graph.config)
 
 

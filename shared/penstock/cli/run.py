@@ -92,8 +92,8 @@ def run_file(
         run_sql(
             file=file, text=None, init=None, python=python, cluster=cluster, config=config, format_=format_
         )
-    elif file.suffix == ".py" and not detached:
-        _run_program(file, text, args, cluster, config)
+    elif file.suffix == ".py":
+        _run_program(file, text, args, cluster, config, detached=detached)
     elif is_project(file, text):
         run_project(file, text, cluster=cluster, config=config, detached=detached)
     else:
@@ -159,8 +159,11 @@ def _spec_of_plan(location: str, config: dict[str, Any]) -> JobSpec:
 # -- programs ------------------------------------------------------------------------------
 
 
-def _run_program(file: Path, text: str, args: list[str], cluster: str | None, config: dict[str, str]) -> None:
-    """Run the program in this process, as ``python FILE`` would; its jobs run on the cluster."""
+def _run_program(
+    file: Path, text: str, args: list[str], cluster: str | None, config: dict[str, str], *, detached: bool
+) -> None:
+    """Run the program in this process, as ``python FILE`` would; its jobs run on the cluster. ``detached``: print
+    their ids, and do not wait for them."""
     import runpy
 
     from penstock.api import execution, settings
@@ -177,6 +180,8 @@ def _run_program(file: Path, text: str, args: list[str], cluster: str | None, co
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
         settings.set_defaults(config)
         execution.wait_with(_follow)
+        if detached:
+            execution.detach(lambda job_id: print(job_id, flush=True))
         pyflink.install()
         sys.argv = [str(file), *args]
         sys.path.insert(0, str(file.absolute().parent))
