@@ -56,7 +56,7 @@ class ClusterApi:
 
     async def _overview(self, _: Request) -> cluster.Overview:
         jobs = await self._directory.overviews()
-        return cluster.overview(jobs, await self._directory.cluster(), __version__)
+        return cluster.overview(jobs, await self._directory.cluster_totals(), __version__)
 
     async def _dashboard_config(self, _: Request) -> cluster.DashboardConfig:
         return cluster.DashboardConfig(flink_version=f"penstock-{__version__}", cluster=self._name)

@@ -15,7 +15,6 @@ from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobDetails, JobOverview
 from penstock.messages.job_events import JobEvents, RequestJobEvents, after
 from penstock.messages.job_master import CancelJob, ClientHeartbeat, RequestJobDetails, TriggerSavepoint
-from penstock.messages.resource_manager import ClusterOverview, RequestClusterOverview
 from penstock.messages.task_manager import (
     LogFiles,
     LogPiece,
@@ -28,13 +27,15 @@ from penstock.messages.task_manager import (
     TapRows,
     ThreadStacks,
 )
+from penstock_services.common.cluster_overview import cluster_overview, cluster_totals
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 from penstock_services.dispatcher.overviews import Overviews
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from penstock.bus import Subjects
+    from penstock.messages.resource_manager import ClusterOverview
     from penstock.ports import Clock, Store, Transport
 
 #: Time limits of requests to a master, of commands with repeats, and of requests to a task manager.
@@ -63,7 +64,7 @@ class JobDirectory:
         self.logged = LoggedJobs(store)
         self._ended: dict[str, JobOverview] = {}
         self._remembered = (
-            None if remember is None else Overviews(self._active_ids, self._overview_of, remember)
+            None if remember is None else Overviews(self._active_ids, self.ended, self._overview_of, remember)
         )
 
     # -- one job -------------------------------------------------------------------------
@@ -192,11 +193,12 @@ class JobDirectory:
         """The active jobs, then the ended ones, the latest first."""
         if self._remembered is None:
             active = [details.overview() for details in await self.active()]
+            ended = await self.ended()
         else:
-            active = await self._remembered.active()
-            active.sort(key=lambda overview: (overview.start_ms, overview.job_id))
-        active.reverse()
-        return active + await self.ended({overview.job_id for overview in active})
+            active, ended = await self._remembered.all()
+        active.sort(key=lambda overview: (overview.start_ms, overview.job_id), reverse=True)
+        running = {overview.job_id for overview in active}
+        return active + [overview for overview in ended if overview.job_id not in running]
 
     async def ended(self, running: Collection[str] = ()) -> list[JobOverview]:
         """The ended jobs but for those in ``running``, the latest first."""
@@ -215,20 +217,18 @@ class JobDirectory:
     # -- cluster -------------------------------------------------------------------------
 
     async def cluster(self) -> ClusterOverview | None:
-        """The cluster's overview; None while no resource manager leads."""
-        message = RequestClusterOverview()
+        """The cluster's overview with all task managers; None while no resource manager leads."""
+        return await self._led(cluster_overview)
+
+    async def cluster_totals(self) -> ClusterOverview | None:
+        """As ``cluster``, but without the task managers."""
+        return await self._led(cluster_totals)
+
+    async def _led(self, asked: Callable[..., Awaitable[ClusterOverview]]) -> ClusterOverview | None:
         try:
-            overview: ClusterOverview = await request(
-                self._transport,
-                self._subjects.to_resourcemanager(message),
-                message,
-                ClusterOverview,
-                timeout_s=MASTER_TIMEOUT_S,
-                retry=False,
-            )
+            return await asked(self._transport, self._subjects, timeout_s=MASTER_TIMEOUT_S, retry=False)
         except BrokerError:
             return None
-        return overview
 
     async def log_files(self, taskmanager_id: str) -> LogFiles:
         """The log files of a task manager. Raises BrokerError if it does not answer."""

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import SpecError
 from penstock.messages.cluster import JobSpec
-from penstock_services.common.http import ForbiddenError, body_of, number_of
+from penstock_services.common.http import ForbiddenError, body_of, encoded_answer, number_of
 from penstock_services.common.security.access import about, identity_of
 from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher.dead_letters import Replayed
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from penstock.messages.cluster import JobDetails
     from penstock.ports import Clock
@@ -67,6 +68,7 @@ class JobApi:
         self._clock = clock
         self._config = config
         self._letters = letters
+        self._rows = jobs.EncodedRows()
 
     def endpoints(self) -> list[Endpoint]:
         """All endpoints."""
@@ -169,9 +171,9 @@ class JobApi:
     async def _jobs(self, _: Request) -> jobs.JobIds:
         return jobs.job_ids(await self._directory.overviews())
 
-    async def _overview(self, _: Request) -> jobs.JobsOverview:
+    async def _overview(self, _: Request) -> Response:
         now_ms = self._clock.now_ms()
-        return jobs.jobs_overview(await self._directory.overviews(), now_ms)
+        return encoded_answer(self._rows.jobs_overview(await self._directory.overviews(), now_ms))
 
     async def _cancel(self, request: Request) -> Empty:
         mode = request.query_params.get("mode", "cancel")

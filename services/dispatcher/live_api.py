@@ -99,7 +99,7 @@ class LiveApi:
         active = await directory.active()
         ended = await directory.ended({job.job_id for job in active})
         rows = [job.overview() for job in reversed(active)] + ended
-        found = cluster.overview(rows, await directory.cluster(), __version__)
+        found = cluster.overview(rows, await directory.cluster_totals(), __version__)
         why = await self._why.verdicts(active, ended)
         return LiveOverview(overview=found, jobs=jobs.jobs_overview(rows, now_ms).jobs, why=why.jobs)
 

@@ -16,13 +16,12 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, Failed, Refused
 from penstock.messages.resource_manager import (
-    ClusterOverview,
     DeclareReply,
     DeclareSlots,
     RegisterTaskManager,
-    RequestClusterOverview,
 )
 from penstock.messages.task_manager import DeploySlot, RequestTaskManagerDetails
+from penstock_services.common.cluster_overview import cluster_overview
 from penstock_services.jobmanager import effects as fx
 from penstock_services.jobmanager.storing import Storing
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.bus import Subjects
     from penstock.messages.job_events import JobEvent
+    from penstock.messages.resource_manager import ClusterOverview
     from penstock.messages.states import JobStatus
     from penstock.messages.task_manager import SharedDeploy, ToTaskManagers
     from penstock.ports import Clock, Store, Transport
@@ -213,11 +213,8 @@ class Performer:
         return fx.Declared(needed, reply.allocated, reply.missing, reply.total, reply.free, reply.epoch)
 
     async def _overview(self) -> ClusterOverview | None:
-        message = RequestClusterOverview()
         try:
-            subject = self._subjects.to_resourcemanager(message)
-            overview: ClusterOverview = await request(self._transport, subject, message, ClusterOverview)
-            return overview
+            return await cluster_overview(self._transport, self._subjects)
         except PenstockError as err:
             self._logger.warning("resourcemanager_unreachable", job_id=self._job_id, error=err.message)
             return None

@@ -21,7 +21,6 @@ from penstock.messages.resource_manager import (
     RegisterReply,
     RegisterTaskManager,
     RequestClusterOverview,
-    TaskManagerDetails,
 )
 from penstock.messages.task_manager import AllocateSlot
 from penstock_services.common.core import Answer, Asked, EffectFailed, Tick
@@ -43,7 +42,7 @@ from penstock_services.resourcemanager.effects import (
     WorkersEnsured,
     WorkersListed,
 )
-from penstock_services.resourcemanager.registry import Commanded, Registry
+from penstock_services.resourcemanager.registry import Commanded, Registry, page_of
 from penstock_services.resourcemanager.workers import Registered, Workers
 
 if TYPE_CHECKING:
@@ -175,8 +174,8 @@ class ResourceManagerCore:
                 yield from self._lose(taskmanager_id, f"it left: {reason}")
             case DeclareSlots():
                 yield from self._declare(token, message, now_ms)
-            case RequestClusterOverview():
-                yield Answer(token, self.overview())
+            case RequestClusterOverview(after=after):
+                yield Answer(token, self.overview(after))
             case _:
                 assert_never(message)
 
@@ -209,26 +208,18 @@ class ResourceManagerCore:
             ),
         )
 
-    def overview(self) -> ClusterOverview:
-        """All task managers and their slots, for REST."""
-        managers = [
-            TaskManagerDetails(
-                id=manager_id,
-                host=manager.report.host,
-                pid=manager.report.pid,
-                data_port=manager.report.data_port,
-                last_heartbeat_ms=manager.last_heartbeat_ms,
-                slots=list(manager.slots()),
-                details=manager.report.details,
-            )
-            for manager_id, manager in sorted(self.registry.taskmanagers.items())
-        ]
+    def overview(self, after: str | None = "") -> ClusterOverview:
+        """A page of task managers and their slots, for REST; see ``RequestClusterOverview``."""
+        known = self.registry.taskmanagers
+        page, more = page_of(known, after)
         return ClusterOverview(
-            taskmanagers=managers,
+            taskmanagers=[known[manager_id].details(manager_id) for manager_id in page],
             slots_total=self.registry.total,
             slots_free=self.registry.free,
             resourcemanager_id=self.id,
             epoch=self.epoch,
+            count=len(known),
+            more=more,
         )
 
     # -- answers to our commands ------------------------------------------------------

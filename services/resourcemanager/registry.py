@@ -7,12 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.messages.resource_manager import SlotStatus
+from penstock.messages.resource_manager import SlotStatus, TaskManagerDetails
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from penstock.messages.resource_manager import RegisterTaskManager
+
+#: Task managers and slots of one page of an overview. Each takes some 300 bytes, and a message of NATS at most 1 MiB.
+PAGE = 1_000
 
 
 @dataclass(slots=True)
@@ -58,6 +61,33 @@ class TaskManager:
                     allocation_id=command.allocation_id,
                 )
             yield slot
+
+    def details(self, taskmanager_id: str) -> TaskManagerDetails:
+        """For REST."""
+        return TaskManagerDetails(
+            id=taskmanager_id,
+            host=self.report.host,
+            pid=self.report.pid,
+            data_port=self.report.data_port,
+            last_heartbeat_ms=self.last_heartbeat_ms,
+            slots=list(self.slots()),
+            details=self.report.details,
+        )
+
+
+def page_of(managers: Mapping[str, TaskManager], after: str | None) -> tuple[list[str], bool]:
+    """The ids of a page of task managers in their order, and whether there are more behind them. ``after``: the greatest
+    id of the page before; None: an empty page."""
+    page: list[str] = []
+    if after is None:
+        return page, False
+    room = PAGE
+    for manager_id in sorted(manager_id for manager_id in managers if manager_id > after):
+        room -= 1 + managers[manager_id].counted
+        if page and room < 0:
+            return page, True
+        page.append(manager_id)
+    return page, False
 
 
 class Registry:

@@ -113,7 +113,7 @@ def overview(jobs: Iterable[JobOverview], cluster: ClusterOverview | None, versi
     """The overview. ``cluster``: None while no resource manager leads. ``version``: that of Penstock."""
     counts = Counter(job.status for job in jobs)
     return Overview(
-        taskmanagers=len(cluster.taskmanagers) if cluster else 0,
+        taskmanagers=cluster.count if cluster else 0,
         slots_total=cluster.slots_total if cluster else 0,
         slots_available=cluster.slots_free if cluster else 0,
         jobs_running=sum(n for status, n in counts.items() if status not in _ENDED),

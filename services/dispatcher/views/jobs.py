@@ -91,6 +91,39 @@ def jobs_overview(jobs: Iterable[JobOverview], now_ms: int) -> JobsOverview:
     return JobsOverview(jobs=[job_row(job, now_ms) for job in jobs])
 
 
+class EncodedRows:
+    """Makes the JSON of ``jobs_overview``, and encodes the row of a job again only when its overview is another object:
+    of a row that is known, only the times that grow are new."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[JobOverview, list[bytes]]] = {}
+
+    def jobs_overview(self, jobs: Iterable[JobOverview], now_ms: int) -> bytes:
+        """The rows of all jobs."""
+        known = {job.job_id: self._of(job) for job in jobs}
+        self._known = known
+        rows = []
+        for job, pieces in known.values():
+            if job.end_ms is None:
+                before, between, after = pieces
+                rows.append(b"%b%d%b%d%b" % (before, now_ms - job.start_ms, between, now_ms, after))
+            else:
+                rows.append(pieces[0])
+        return b'{"jobs":[%b]}' % b",".join(rows)
+
+    def _of(self, job: JobOverview) -> tuple[JobOverview, list[bytes]]:
+        found = self._known.get(job.job_id)
+        if found is not None and found[0] is job:
+            return found
+        row = job_row(job, job.start_ms)
+        if job.end_ms is not None:
+            return job, [msgspec.json.encode(row)]
+        # No JSON has a byte 0 in it: they are in strings as \u0000.
+        grows: Any = msgspec.Raw(b"\0")
+        row = msgspec.structs.replace(row, duration=grows, last_modification=grows)
+        return job, msgspec.json.encode(row).split(b"\0")
+
+
 # -- the plan ------------------------------------------------------------------------------------
 
 

@@ -171,6 +171,6 @@ def _fields(details: TaskManagerDetails) -> dict[str, Any]:
         "assigned_tasks": sum(_runs(slot) for slot in details.slots),
         "pid": details.pid,
         "host": details.host,
-        "slots": [msgspec.to_builtins(slot) for slot in details.slots],
+        "slots": msgspec.to_builtins(details.slots),
         "details": details.details,
     }

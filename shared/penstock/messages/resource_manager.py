@@ -80,7 +80,10 @@ class DeclareReply(Message, frozen=True, kw_only=True, tag="declare-reply"):
 
 
 class RequestClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview"):
-    """Requests ``ClusterOverview``."""
+    """Requests a page of ``ClusterOverview``: the task managers whose ids are greater than ``after``. None: only the
+    totals."""
+
+    after: str | None = ""
 
 
 class TaskManagerDetails(msgspec.Struct, kw_only=True):
@@ -96,13 +99,16 @@ class TaskManagerDetails(msgspec.Struct, kw_only=True):
 
 
 class ClusterOverview(Message, frozen=True, kw_only=True, tag="cluster-overview-reply"):
-    """All task managers with their slots, and the resource manager that leads."""
+    """Task managers with their slots in the order of their ids, and the resource manager that leads. ``count``: how many
+    task managers there are. ``more``: whether there are task managers behind the last one of this page."""
 
     taskmanagers: list[TaskManagerDetails]
     slots_total: int
     slots_free: int
     resourcemanager_id: str
     epoch: int
+    count: int = 0
+    more: bool = False
 
 
 ToResourceManager = Union[RegisterTaskManager, DeregisterTaskManager, DeclareSlots, RequestClusterOverview]

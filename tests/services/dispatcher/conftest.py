@@ -158,7 +158,12 @@ async def front() -> AsyncIterator[Front]:
                 id="tm1", host="h", pid=5, data_port=6, last_heartbeat_ms=clock.now_ms(), slots=[slot]
             )
             return msg.ClusterOverview(
-                taskmanagers=[manager], slots_total=1, slots_free=0, resourcemanager_id="rm1", epoch=1
+                taskmanagers=[manager],
+                count=1,
+                slots_total=1,
+                slots_free=0,
+                resourcemanager_id="rm1",
+                epoch=1,
             )
 
         await serve_typed(bus.transport(), subjects.resourcemanager_all, msg.ToResourceManager, overview)

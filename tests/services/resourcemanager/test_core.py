@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,7 @@ from penstock_services.resourcemanager.effects import (
     Watch,
     WatchEnded,
 )
+from penstock_services.resourcemanager.registry import TaskManager, page_of
 
 
 class Cluster:
@@ -381,6 +383,33 @@ def test_overview():
     assert (overview.slots_total, overview.slots_free, overview.epoch) == (2, 1, 5)
     [manager] = overview.taskmanagers
     assert [(s.state, s.job_id) for s in manager.slots] == [("allocated", "j"), ("free", None)]
+
+
+@pytest.mark.parametrize(
+    ("slots", "pages"), [(1, [500, 500, 200]), (3, [250, 250, 250, 250, 200]), (5_000, [1] * 1_200)]
+)
+def test_many_task_managers_are_told_page_by_page(slots, pages):
+    registered = {}
+    for number in range(1_200):
+        report = SimpleNamespace(host="h", pid=1, data_port=2, details={}, slots=())
+        registered[f"t{number:04}"] = TaskManager(report, 0, counted=slots)
+    told, sizes, more = [], [], True
+    while more:
+        page, more = page_of(registered, told[-1] if told else "")
+        told += page
+        sizes.append(len(page))
+    assert (told, sizes) == (sorted(registered), pages)
+    assert page_of(registered, None) == ([], False)
+
+
+def test_the_totals_alone():
+    c = Cluster()
+    c.register("t1", 2)
+    c.register("t2", 1)
+    overview, _ = c.ask(RequestClusterOverview(after=None))
+    assert (overview.taskmanagers, overview.count, overview.slots_total, overview.more) == ([], 2, 3, False)
+    overview, _ = c.ask(RequestClusterOverview(after="t1"))
+    assert ([m.id for m in overview.taskmanagers], overview.count) == (["t2"], 2)
 
 
 def test_the_totals_are_those_of_the_reports():
