@@ -41,6 +41,7 @@ from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each s
     schema_registry,
     shared_kafka,
     shared_mariadb,
+    shared_mysql,
     shared_opensearch,
     shared_postgres,
     shared_redis,

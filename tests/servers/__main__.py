@@ -7,3 +7,5 @@ if __name__ == "__main__":
         print(cache.fetch(name), flush=True)
     for package in cache.FROM_DEBIAN:
         print(cache.install(package), flush=True)
+    for name, (package, program) in cache.FROM_SID.items():
+        print(cache.unpack_from_debian(name, package, program), flush=True)

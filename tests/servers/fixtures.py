@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import cache, mariadb_server, postgres_server
+from tests.servers import cache, mariadb_server, mysql_server, postgres_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.mariadb_server import MariaDbServer
+from tests.servers.mysql_server import MySqlServer
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.redis_server import RedisServer
@@ -143,6 +144,29 @@ def _mariadb() -> Iterator[MariaDbServer]:
     if why := mariadb_server.missing():
         pytest.skip(why)
     yield from _started(MariaDbServer())
+
+
+@pytest.fixture(scope="session")
+def shared_mysql() -> Iterator[MySqlServer]:
+    """One MySQL for the tests that make databases of their own and leave the rest alone."""
+    yield from _mysql()
+
+
+@pytest.fixture
+def own_mysql() -> Iterator[MySqlServer]:
+    """A MySQL for one test, which may kill it."""
+    yield from _mysql()
+
+
+def _mysql() -> Iterator[MySqlServer]:
+    if why := mysql_server.missing():
+        pytest.skip(why)
+    server = MySqlServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _started(server: MariaDbServer) -> Iterator[MariaDbServer]:

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
@@ -37,13 +37,16 @@ class MariaDbServer:
     ``port`` stays the same over ``kill`` and ``start``. ``more``: options of the server beside its binary log's.
     Its time zone is not UTC, so that a value that depends on it shows."""
 
+    #: Whether a server that root starts runs as Debian's user of such servers.
+    own_user: ClassVar[bool] = True
+
     def __init__(self, *more: str) -> None:
         self._more = more
         self._reserved = reserve_port()
         self.port = port_of(self._reserved)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-mariadb-"))
         self._as: dict[str, Any] = {}
-        user = account("mysql") if os.getuid() == 0 else None
+        user = account("mysql") if self.own_user and os.getuid() == 0 else None
         if user is not None:
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -1,3 +1,3 @@
-from tests.servers.fixtures import own_mariadb, shared_mariadb
+from tests.servers.fixtures import own_mariadb, own_mysql, shared_mariadb, shared_mysql
 
-__all__ = ["own_mariadb", "shared_mariadb"]
+__all__ = ["own_mariadb", "own_mysql", "shared_mariadb", "shared_mysql"]

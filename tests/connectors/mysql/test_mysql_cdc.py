@@ -1,5 +1,5 @@
-"""``mysql-cdc`` on a real MariaDB: exact under concurrent writers, restores and server crashes;
-refusals by name."""
+"""``mysql-cdc`` on a real MariaDB and, in `make test-long`, a real MySQL: exact under concurrent writers, restores and
+server crashes; refusals by name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,18 @@ INS, UB, UA, DEL = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, 
 ORDERS = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("n", t.IntType()))
 
 
-@pytest.fixture
-def server(shared_mariadb):
-    return shared_mariadb
+SERVERS = ["mariadb", pytest.param("mysql", marks=pytest.mark.long)]
+
+
+@pytest.fixture(params=SERVERS)
+def server(request):
+    return request.getfixturevalue(f"shared_{request.param}")
+
+
+@pytest.fixture(params=SERVERS)
+def own(request):
+    """A server that the test may kill and set."""
+    return request.getfixturevalue(f"own_{request.param}")
 
 
 @pytest.fixture
@@ -64,30 +73,48 @@ async def test_texts_are_cut_into_chunks_in_the_order_of_their_collation(server,
     await followed(server, database, 3, schema, key="CONCAT('ö', %s)", rows=1_500)
 
 
-async def test_a_server_that_is_killed_is_waited_for(own_mariadb):
-    database = own_mariadb.database()
-    orders(own_mariadb, database)
+async def test_a_server_that_is_killed_is_waited_for(own):
+    database = own.database()
+    orders(own, database)
 
     def crash():
-        own_mariadb.kill()
-        own_mariadb.start()
+        own.kill()
+        own.start()
 
-    await followed(own_mariadb, database, 4, ORDERS, crash=crash, rows=2_000, most_restores=1)
+    await followed(own, database, 4, ORDERS, crash=crash, rows=2_000, most_restores=1)
+
+
+async def test_a_mysql_that_is_killed_is_exact_too(own_mysql):
+    """What `make test` proves of a MySQL; the rest of this module is run with it by `make test-long`."""
+    database = own_mysql.database()
+    orders(own_mysql, database)
+
+    def crash():
+        own_mysql.kill()
+        own_mysql.start()
+
+    await followed(own_mysql, database, 5, ORDERS, crash=crash, rows=2_000, most_restores=3)
+    given = options(own_mysql, database, "orders")
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"):
+        own_mysql.execute(f"SET GLOBAL gtid_mode = {mode}")
+    with pytest.raises(ConnectorError, match="gtid_mode = ON"):
+        validate_table(ORDERS, given, role="source")
+    validate_table(ORDERS, given | {"scan.startup.mode": "latest-offset"}, role="source")
 
 
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 16))
-async def test_many_restores_and_killed_servers(own_mariadb, seed):
+async def test_many_restores_and_killed_servers(own, seed):
     """With 6 restores and a crash each: more than 30 faults."""
-    database = own_mariadb.database()
-    orders(own_mariadb, database)
+    database = own.database()
+    orders(own, database)
 
     def crash():
-        own_mariadb.kill()
-        own_mariadb.start()
+        own.kill()
+        own.start()
 
-    await followed(own_mariadb, database, seed, ORDERS, crash=crash, rows=8_000)
+    await followed(own, database, seed, ORDERS, crash=crash, rows=8_000)
 
 
 async def test_several_tables_say_which_they_are_in_the_order_of_the_log(server, database):
@@ -267,20 +294,20 @@ async def test_other_statements_let_it_go_on(server, database, change, more):
     assert rows[-1] == (INS, (77, "behind", None))
 
 
-async def test_a_purged_log_is_a_clear_error(own_mariadb):
-    database = own_mariadb.database()
-    orders(own_mariadb, database, rows=1)
-    reading = Reading(ORDERS, options(own_mariadb, database, "orders"))
+async def test_a_purged_log_is_a_clear_error(own):
+    database = own.database()
+    orders(own, database, rows=1)
+    reading = Reading(ORDERS, options(own, database, "orders"))
     await reading.start()
     await reading.rows(1)
     reading.splits = reading.position()
     await reading.stop()
     for _ in range(2):
-        own_mariadb.execute("UPDATE orders SET n = n + 1", database=database)
-        own_mariadb.execute("FLUSH BINARY LOGS")
-    [*_, last] = own_mariadb.execute("SHOW BINARY LOGS")
-    while len(own_mariadb.execute("SHOW BINARY LOGS")) > 1:  # a file that a reader has open is kept
-        own_mariadb.execute(f"PURGE BINARY LOGS TO '{last[0]}'")
+        own.execute("UPDATE orders SET n = n + 1", database=database)
+        own.execute("FLUSH BINARY LOGS")
+    [*_, last] = own.execute("SHOW BINARY LOGS")
+    while len(own.execute("SHOW BINARY LOGS")) > 1:  # a file that a reader has open is kept
+        own.execute(f"PURGE BINARY LOGS TO '{last[0]}'")
     await reading.start()
     try:
         with pytest.raises(ConnectorError, match="no longer has the changes"):
@@ -327,13 +354,10 @@ async def test_changes_begin_where_the_option_says(server, database, mode):
     ({"server-time-zone": "Mars"}, (), "server-time-zone"), ({"scan.startup.mode": "specific-offset"}, (), "specific-offset"),
     ({"scan.startup.mode": "timestamp"}, (), "timestamp-millis"), ({"debezium.database.ssl.mode": "verify_ca"}, (), ""),
 ])  # fmt: skip
-def test_wrong_options_are_refused_at_submission_with_a_remedy(shared_mariadb, change, key, said):
-    database = shared_mariadb.database()
-    orders(shared_mariadb, database, rows=1)
+def test_wrong_options_are_refused_at_submission_with_a_remedy(server, database, change, key, said):
+    orders(server, database, rows=1)
     with pytest.raises(PenstockError) as err:
-        validate_table(
-            ORDERS, options(shared_mariadb, database, "orders") | change, role="source", primary_key=key
-        )
+        validate_table(ORDERS, options(server, database, "orders") | change, role="source", primary_key=key)
     assert said in str(err.value)
     assert "a-password-of-tests" not in str(err.value)
 
@@ -356,23 +380,23 @@ def test_a_table_that_cannot_be_followed_is_refused_at_submission(server, databa
     assert said in str(err.value)
 
 
-def test_a_server_with_another_log_and_a_user_without_rights_are_refused(own_mariadb):
-    database = own_mariadb.database()
-    orders(own_mariadb, database, rows=1)
-    given = options(own_mariadb, database, "orders")
-    own_mariadb.execute("CREATE USER reader@'%' IDENTIFIED BY 'reader-password'")
-    own_mariadb.execute("GRANT SELECT ON *.* TO reader@'%'")
+def test_a_server_with_another_log_and_a_user_without_rights_are_refused(own):
+    database = own.database()
+    orders(own, database, rows=1)
+    given = options(own, database, "orders")
+    own.execute("CREATE USER reader@'%' IDENTIFIED BY 'reader-password'")
+    own.execute("GRANT SELECT ON *.* TO reader@'%'")
     with pytest.raises(ConnectorError) as err:
         validate_table(ORDERS, given | {"username": "reader", "password": "reader-password"}, role="source")
     assert "REPLICATION" in str(err.value)
     for name, value in (("binlog_format", "MIXED"), ("binlog_row_image", "MINIMAL")):
-        own_mariadb.execute(f"SET GLOBAL {name} = {value}")
+        own.execute(f"SET GLOBAL {name} = {value}")
         with pytest.raises(ConnectorError, match=f"SET GLOBAL {name}"):
             validate_table(ORDERS, given, role="source")
-        own_mariadb.execute(
+        own.execute(
             f"SET GLOBAL {name} = DEFAULT" if name != "binlog_format" else "SET GLOBAL binlog_format = ROW"
         )
-    own_mariadb.kill()
+    own.kill()
     with pytest.raises(ExternalError):
         validate_table(ORDERS, given, role="source")
 
@@ -384,9 +408,9 @@ class TestMySqlCdcSnapshot(SourceConformance):
     many_splits = False
 
     @pytest.fixture(autouse=True)
-    def _orders(self, shared_mariadb):
-        self.server, self.database = shared_mariadb, shared_mariadb.database()
-        orders(shared_mariadb, self.database, rows=40)
+    def _orders(self, server, database):
+        self.server, self.database = server, database
+        orders(server, database, rows=40)
 
     def connector(self):
         return get_connector("mysql-cdc").inner

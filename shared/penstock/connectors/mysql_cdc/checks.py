@@ -10,6 +10,7 @@ from penstock.connectors.mysql_cdc.database import (
     Described,
     connect,
     find_tables,
+    has_gtids,
     is_mariadb,
     log_end,
     place,
@@ -56,14 +57,6 @@ def check_database(schema: Schema, options: Mapping[str, Any], primary_key: Sequ
 def check_server(connection: Any, options: Mapping[str, Any], *, follows: bool) -> None:
     """Check the server's settings and the user's rights. ``follows``: changes are read, for which the server
     must be configured."""
-    if not is_mariadb(connection):
-        raise ConnectorError(
-            "the server is a MySQL, whose snapshot was not proved yet",
-            expected="a MariaDB, 10.5 or newer",
-            got=f"MySQL {connection.get_server_info()}",
-            where=place(options),
-            remedy="follow it by Debezium over Kafka ('format' = 'debezium-json') until a later version",
-        )
     if not follows:
         return
     there = variables(connection, options, *_NEEDED, *_EXPIRY)
@@ -82,6 +75,19 @@ def check_server(connection: Any, options: Mapping[str, Any], *, follows: bool) 
                 ),
             )
     log_end(connection, options)  # refused without REPLICATION CLIENT
+    if (
+        options["scan.startup.mode"] == "initial"
+        and not is_mariadb(connection)
+        and not has_gtids(connection, options)
+    ):
+        raise ConnectorError(
+            "the server's transactions have no GTIDs, by which the snapshot knows the changes that it has seen",
+            expected="gtid_mode = ON",
+            got="gtid_mode = OFF, or on its way",
+            where=place(options),
+            remedy="set enforce_gtid_consistency = ON and gtid_mode = ON in the server's configuration, or another "
+            "'scan.startup.mode', without a snapshot",
+        )
     kept = [float(there[name]) * unit for name, unit in _EXPIRY.items() if float(there.get(name, 0) or 0)]
     if kept and max(kept) < _SHORT_S:
         _log.warning("mysql_log_is_kept_briefly", where=place(options), kept_s=int(max(kept)))

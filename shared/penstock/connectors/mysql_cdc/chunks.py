@@ -6,7 +6,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.mysql_cdc.database import failure, is_mariadb, log_end, place, quoted, rows
+from penstock.connectors.mysql_cdc.database import (
+    failure,
+    has_gtids,
+    is_mariadb,
+    log_end,
+    place,
+    quoted,
+    rows,
+)
 from penstock.connectors.mysql_cdc.keys import behind_sql, key_part
 from penstock.connectors.mysql_cdc.position import Gtids, Place
 from penstock.connectors.mysql_cdc.values import column_of_texts
@@ -174,8 +182,3 @@ def start_place(connection: Any, options: Mapping[str, Any]) -> Place:
     name = "gtid_purged" if mode in ("earliest-offset", "timestamp") else "gtid_executed"
     [(gtids,)] = rows(connection, options, f"SELECT @@GLOBAL.{name}")
     return Place(file, pos, "".join(str(gtids).split()))
-
-
-def has_gtids(connection: Any, options: Mapping[str, Any]) -> bool:
-    """Whether every transaction of a MySQL has a GTID."""
-    return rows(connection, options, "SELECT @@GLOBAL.gtid_mode") == [("ON",)]

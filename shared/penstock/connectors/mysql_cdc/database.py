@@ -262,3 +262,8 @@ def _old(connection: Any) -> bool:
     """Whether this MySQL does not know the statement of version 8.2 and newer."""
     version = re.match(r"(\d+)\.(\d+)", connection.get_server_info())
     return version is not None and (int(version.group(1)), int(version.group(2))) < (8, 2)
+
+
+def has_gtids(connection: Any, options: Mapping[str, Any]) -> bool:
+    """Whether every transaction of a MySQL has a GTID."""
+    return rows(connection, options, "SELECT @@GLOBAL.gtid_mode") == [("ON",)]
