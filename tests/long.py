@@ -94,6 +94,9 @@ PROVED: dict[str, str] = {
     # The other signal of two that one handler takes.
     "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[15]":
         "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[2]",
+    # The same sandbox, entered by the same code, around a Spark.
+    "tests/security/test_sandbox.py::test_spark_runs_confined":
+        "tests/security/test_sandbox.py::test_a_job_runs_confined_and_is_restored",
 }  # fmt: skip
 
 

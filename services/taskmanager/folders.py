@@ -85,6 +85,13 @@ class Folders:
         """The folder of the log files."""
         return self.path / "log"
 
+    @property
+    def local_state(self) -> Path:
+        """The folder of copies of snapshots; it exists."""
+        folder = self.path / LOCAL_STATE
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def slot(self, job_id: str, allocation_id: str, number: int) -> tuple[Path, Path]:
         """(private folder, first file of the output) of a slot process."""
         forget_outputs(self.logs, frozenset(self._running.values()))

@@ -3,6 +3,7 @@ bounded."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -47,7 +48,7 @@ def log_piece(folder: Path, name: str, offset: int, limit: int) -> LogPiece:
             got=repr(name[:255]),
             remedy="it may have been removed: of what slots print, the newest files are kept",
         )
-    with (folder / name).open("rb") as file:
+    with os.fdopen(_opened(folder / name, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(offset)
         data = file.read(max(0, min(limit, MAX_PIECE_BYTES)))
@@ -73,12 +74,25 @@ def forget_outputs(folder: Path, running: frozenset[str]) -> None:
 def emptied(first: Path, max_bytes: int) -> int:
     """Empties the file to which a slot writes, if it has grown beyond twice ``max_bytes``; only code that
     writes past Python can cause that. Returns the number of bytes that were removed; 0: none."""
-    path = newest(first)
     try:
-        size = path.stat().st_size
-        if size <= 2 * max_bytes:
-            return 0
-        os.truncate(path, 0)
+        descriptor = _opened(newest(first), os.O_WRONLY)
     except FileNotFoundError:
         return 0
+    except OSError as err:
+        if err.errno != errno.ELOOP:
+            raise
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        if size <= 2 * max_bytes:
+            return 0
+        os.truncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
     return size
+
+
+def _opened(path: Path, how: int) -> int:
+    """A descriptor of a file. A link is refused with ELOOP: a slot may write into the folder, and could set one to a
+    file that it may not touch itself. A FIFO does not hold the task manager up."""
+    return os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK)

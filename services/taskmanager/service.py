@@ -33,6 +33,8 @@ from penstock.messages.task_manager import (
     ToTaskManager,
     ToTaskManagers,
 )
+from penstock.sandbox.probe import check
+from penstock.sandbox.settings import sandbox_of
 from penstock_services.common.actor import ESCALATE, Actor, RestartPolicy
 from penstock_services.common.processes import SystemSpawner
 from penstock_services.common.stacks import thread_stacks
@@ -54,6 +56,7 @@ from penstock_services.taskmanager.folders import Folders
 from penstock_services.taskmanager.heartbeats import Heartbeats
 from penstock_services.taskmanager.log_files import OWN, log_files, log_piece
 from penstock_services.taskmanager.running import RunningSlots
+from penstock_services.taskmanager.sandboxed import SandboxedSpawner
 from penstock_services.taskmanager.slot_table import SlotTable
 from penstock_services.taskmanager.slots import Settings
 from penstock_services.taskmanager.spark import SparkServer
@@ -94,10 +97,13 @@ class TaskManagerService:
         )
         self._actor = Actor("slots", self._table, self._perform, context.clock, tick_ms=TICK_MS)
         bound = OutputBound(conf.TM_OUTPUT_SIZE.read(config), conf.TM_OUTPUT_FILES.read(config))
-        self._template = Template(SystemSpawner(), bound=bound)
         self._folders = Folders(conf.TM_TMP_DIR.read(config), self._id)
+        self._sandbox = sandbox_of(config)
+        if self._sandbox is not None and self._sandbox.read_only_root:
+            self._sandbox = self._sandbox.at("", str(self._folders.local_state))
+        self._template = Template(SystemSpawner(), bound=bound, sandbox=self._sandbox)
         self._spark = SparkServer(
-            SystemSpawner(),
+            SandboxedSpawner(self._sandbox, self._folders.path / "spark", self._folders.path / "slots"),
             self._folders.path / "spark",
             cores=conf.TM_SPARK_CORES.read(config) or min(conf.NUM_SLOTS.read(config), os.cpu_count() or 1),
             memory=conf.TM_SPARK_MEMORY.read(config),
@@ -128,8 +134,11 @@ class TaskManagerService:
     # -- start and stop ---------------------------------------------------------------
 
     async def start(self) -> Mapping[str, Any]:
-        """See ``Service.start``. Raises ExternalError if the data port cannot be opened."""
+        """See ``Service.start``. Raises ExternalError if the data port cannot be opened, or if this machine does not allow
+        a measure of the sandbox."""
         context, config = self._context, self._context.config
+        if self._sandbox is not None:
+            await asyncio.to_thread(check, self._sandbox, str(self._folders.path / "slots"))
         self._data_port.open(
             conf.TM_BIND.read(config), conf.TM_DATA_PORT.read(config), self._folders.socket_path()
         )

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.log_events import EventLog
@@ -14,6 +15,7 @@ from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from penstock_services.common.template import TemplateProcess
 
 if TYPE_CHECKING:
+    from penstock.messages.sandbox import Sandbox
     from penstock_services.common.processes import SystemSpawner
 
 _log = EventLog("penstock.taskmanager.template")
@@ -37,14 +39,20 @@ class OutputBound:
 
 
 class Template(TemplateProcess):
-    """The template process of a task manager."""
+    """The template process of a task manager. ``sandbox``: what slots enter, beside their own folders."""
 
     def __init__(
-        self, spawner: SystemSpawner, argv: list[str] | None = None, *, bound: OutputBound = OutputBound()
+        self,
+        spawner: SystemSpawner,
+        argv: list[str] | None = None,
+        *,
+        bound: OutputBound = OutputBound(),
+        sandbox: Sandbox | None = None,
     ) -> None:
         own = [sys.executable, "-P", "-m", "penstock.runtime.template"]
         super().__init__(spawner, argv or own, {"OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"})
         self._bound = bound
+        self._sandbox = sandbox
 
     def unclaimed(self, order: str, pid: int) -> None:
         _log.warning("slot_unclaimed", allocation_id=order, slot_pid=pid)
@@ -58,6 +66,7 @@ class Template(TemplateProcess):
             log_path=log_path,
             log_max_bytes=self._bound.max_bytes,
             log_max_files=self._bound.max_files,
+            sandbox=self._sandbox.at(local_dir, str(Path(log_path).parent)) if self._sandbox else None,
         )
         with contextlib.ExitStack() as ends:
             control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -9,7 +9,8 @@ import pytest
 
 from penstock.cli import doctor, local_checks
 from penstock.cli.doctor import cluster_findings, run_doctor
-from penstock.cli.local_checks import Finding, disk, extra_packages, memory, packages, requirements
+from penstock.cli.local_checks import Finding, disk, extra_packages, memory, packages, requirements, sandbox
+from penstock.errors import ExternalError
 
 GIB = 1 << 30
 
@@ -45,6 +46,8 @@ def test_missing_packages_and_half_installed_extras() -> None:
         (memory(None), "note"),
         (disk(Path("/scratch"), 80 * GIB), "ok"),
         (disk(Path("/scratch"), GIB), "note"),
+        (sandbox({}), "ok"),
+        (sandbox({"seccomp": ExternalError("needs libseccomp", remedy="install it")}), "note"),
     ],
 )
 def test_memory_and_disk(finding: Finding, level: str) -> None:
@@ -65,7 +68,9 @@ def test_this_machine_passes_and_an_absent_cluster_fails(monkeypatch: pytest.Mon
     said: list[str] = []
     assert run_doctor(None, "json", write=said.append) == 0, said
     found = json.loads(said[0])["this machine"]
-    assert {"python", "packages", "nats-server", "valkey-server", "leveldb"} <= {f["what"] for f in found}
+    assert {"python", "packages", "nats-server", "valkey-server", "leveldb", "sandbox"} <= {
+        f["what"] for f in found
+    }
     monkeypatch.setattr(doctor, "check_machine", list)
     said.clear()
     assert run_doctor("http://127.0.0.1:1", "text", write=said.append) == 1

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import PenstockError
+from penstock.sandbox.settings import refused_measures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Level = Literal["ok", "note", "fail"]
 
@@ -55,6 +56,7 @@ def check_machine() -> list[Finding]:
         _java(),
         _leveldb(),
         _descriptors(),
+        sandbox(refused_measures()),
         memory(_available_memory()),
         disk(Path(tempfile.gettempdir()), shutil.disk_usage(tempfile.gettempdir()).free),
     ]
@@ -168,6 +170,17 @@ def _leveldb() -> Finding:
             "leveldb", "fail", f"{tempfile.gettempdir()}: what was written was not read", "check that disk"
         )
     return Finding("leveldb", "ok", f"writes and reads in {tempfile.gettempdir()}")
+
+
+def sandbox(refused: Mapping[str, PenstockError]) -> Finding:
+    """Which measures of the sandbox of slots work here. ``refused``: those that do not, and why."""
+    if not refused:
+        return Finding("sandbox", "ok", "all measures of taskmanager.sandbox.… work")
+    text = "; ".join(f"{measure}: {err.message}" for measure, err in refused.items())
+    remedies = dict.fromkeys(err.remedy for err in refused.values() if err.remedy)
+    return Finding(
+        "sandbox", "note", text, "only who sets taskmanager.sandbox.… needs it: " + "; ".join(remedies)
+    )
 
 
 # -- the machine ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ is milliseconds), sizes ``64 mb``. An option declares its bounds, and whether it
 cluster.
 
 ``values``  the forms of values; ``option``  one option, and the table of all; ``cluster``, ``job``,
-``checkpointing``, ``security``  the options; ``checks``  checks of a whole configuration; ``page``  the page docs/configuration.md
+``checkpointing``, ``sandbox``, ``security``  the options; ``checks``  checks of a whole configuration; ``page``  the page docs/configuration.md
 """
 
 # This module only exports. It exports whole tables of options, because a list of their names would become stale.
@@ -25,6 +25,7 @@ from penstock.config.cluster import *
 from penstock.config.job import *
 from penstock.config.option import FAMILIES, OPTIONS, ConfigFamily, ConfigOption, Scope
 from penstock.config.page import markdown
+from penstock.config.sandbox import *
 from penstock.config.security import *
 from penstock.config.values import (
     MOST_SUBTASKS,

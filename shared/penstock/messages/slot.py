@@ -12,6 +12,7 @@ from typing import Any, Union
 import msgspec
 
 from penstock.jobgraph import JobGraph
+from penstock.messages.sandbox import Sandbox
 from penstock.messages.slot_output import MAX_BYTES, MAX_FILES
 from penstock.messages.stack_samples import SampleStacks, StacksSampled
 from penstock.messages.states import ExecutionState
@@ -90,7 +91,7 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
 
     ``local_dir``: the slot's private folder, made if absent. ``log_path``: the first file for its stdout
     and stderr. Each file has at most ``log_max_bytes``; the newest ``log_max_files`` are kept
-    (``slot_output.py``).
+    (``slot_output.py``). ``sandbox``: what the process enters before it takes any command; None: nothing.
     """
 
     allocation_id: str
@@ -98,6 +99,7 @@ class ForkSlot(_Msg, frozen=True, kw_only=True, tag="fork-slot"):
     log_path: str
     log_max_bytes: int = MAX_BYTES
     log_max_files: int = MAX_FILES
+    sandbox: Sandbox | None = None
 
 
 # -- to the slot ----------------------------------------------------------------------------

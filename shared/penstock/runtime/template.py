@@ -25,6 +25,7 @@ from penstock.messages.slot import ForkSlot
 from penstock.runtime.malloc import keep_freed_memory
 from penstock.runtime.output_files import OutputFiles
 from penstock.runtime.pandas_probe import probe_without_pandas
+from penstock.sandbox.enter import enter
 
 #: Modules imported before the first fork, so that slots share them. Polars is not among them, because its
 #: import starts a thread; a function that uses Polars imports it in the slot.
@@ -78,6 +79,9 @@ class Template(ForkServer[ForkSlot]):
     def run(self, order: ForkSlot, fds: list[int]) -> int:
         OutputFiles(Path(order.log_path), order.log_max_bytes, order.log_max_files).take_over()
         Path(order.local_dir).mkdir(parents=True, exist_ok=True)
+        if order.sandbox is not None:
+            # Before the slot starts a thread and loads a module of a user's. An error ends the process.
+            enter(order.sandbox)
         from penstock.runtime import slot
 
         control, fd_channel = (socket.socket(fileno=os.dup(fd)) for fd in fds)

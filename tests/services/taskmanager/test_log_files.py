@@ -110,3 +110,14 @@ def test_the_output_of_a_slot_that_runs_is_never_removed(tmp_path: Path, monkeyp
     folders.remove_slot(runs)
     folders.slot("j", "a", 6)
     assert {path.name for path in folders.logs.iterdir()} == {"j.a-4.log"}
+
+
+def test_a_link_in_place_of_a_log_reaches_no_other_file(tmp_path: Path) -> None:
+    """A slot may write into the folder of logs, but not to what it names there."""
+    other = written(tmp_path / "other", "x" * 100, 1)
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "j.a-1.log").symlink_to(other)
+    assert logs.emptied(tmp_path / "log" / "j.a-1.log", 10) == 0
+    assert other.read_text() == "x" * 100
+    with pytest.raises(SpecError):
+        logs.log_piece(tmp_path / "log", "j.a-1.log", 0, 10)
