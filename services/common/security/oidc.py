@@ -84,16 +84,21 @@ class Oidc:
         """Whose token it is; None if it is no JWT. Raises UnauthorizedError, with the reason, if it is not valid."""
         if bearer.count(".") != 2:
             return None
+        return self.identity(await self.claims(bearer, self._audience))
+
+    async def claims(self, token: str, audience: str) -> dict[str, Any]:
+        """The claims of a token that this provider made for ``audience``. Raises UnauthorizedError, with the reason, if it
+        is not valid."""
         try:
-            header = self._jwt.get_unverified_header(bearer)
+            header = self._jwt.get_unverified_header(token)
             key = await self._key(str(header.get("kid", "")))
             if header.get("alg") not in self._algorithms:
                 raise self._jwt.InvalidAlgorithmError("the algorithm is not allowed")
-            claims = self._jwt.decode(
-                bearer,
+            found: dict[str, Any] = self._jwt.decode(
+                token,
                 key=key,
                 algorithms=list(self._algorithms),
-                audience=self._audience,
+                audience=audience,
                 issuer=self._issuer,
                 leeway=self._skew_s,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
@@ -101,9 +106,13 @@ class Oidc:
         except (self._jwt.PyJWTError, ValueError) as err:
             raise UnauthorizedError(
                 "the token of the OpenID Connect provider is not valid",
-                expected=f"one of {self._issuer} for {self._audience}",
+                expected=f"one of {self._issuer} for {audience}",
                 got=f"{type(err).__name__}: {err}"[:200],
             ) from None
+        return found
+
+    def identity(self, claims: dict[str, Any]) -> Identity:
+        """Whose claims they are. Raises UnauthorizedError if they give no role."""
         role = max((self._roles[r] for r in self._named(claims) if r in self._roles), default=None)
         if role is None:
             raise UnauthorizedError(
@@ -135,7 +144,7 @@ class Oidc:
         self._fetched_s = self._now_s()
         try:
             async with httpx.AsyncClient(transport=self._transport, timeout=_TIMEOUT_S) as client:
-                url = self._jwks_url or await self._discovered(client)
+                url = self._jwks_url or str((await self._discovered(client))["jwks_uri"])
                 answer = (await client.get(url)).raise_for_status().json()
             keys = self._jwt.PyJWKSet.from_dict(answer).keys
         except (httpx.HTTPError, ValueError, LookupError, AttributeError, self._jwt.PyJWTError) as err:
@@ -150,12 +159,12 @@ class Oidc:
         self._keys = {key.key_id: key for key in keys if key.key_id and key.public_key_use in (None, "sig")}
         _log.info("oidc_keys_read", issuer=self._issuer, keys=len(self._keys))
 
-    async def _discovered(self, client: httpx.AsyncClient) -> str:
+    async def _discovered(self, client: httpx.AsyncClient) -> dict[str, Any]:
         address = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         found = (await client.get(address)).raise_for_status().json()
         if found["issuer"] != self._issuer:
             raise ValueError(f"the provider calls itself {found['issuer']}")
-        return str(found["jwks_uri"])
+        return dict(found)
 
 
 def _split(text: str) -> tuple[str, ...]:
