@@ -20,6 +20,7 @@ from penstock.api import (
     ValueStateDescriptor,
 )
 from penstock.api.client import ClusterClient
+from penstock.connectors.collect import decode_chunk
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import ExternalError, PenstockError, SpecError
 from penstock.messages.sandbox import Sandbox
@@ -367,8 +368,8 @@ def test_spark_runs_confined() -> None:
     """
     with EmbeddedCluster(slots=1, config=everything()) as cluster, ClusterClient(cluster.rest_url) as client:
         job = client.submit({"sql": sql, "config": {"execution.engine": "spark"}})
-        rows = [row for chunks in client.results(job) for chunk in chunks for row in chunk.rows.to_pylist()]
-        assert sorted(row["c"] for row in rows) == [100] * 7
+        chunks = [decode_chunk(c.key, c.data) for found in client.results(job) for c in found]
+        assert sorted(row["c"] for chunk in chunks for row in chunk.rows.to_pylist()) == [100] * 7
         spark = [
             status for command, status in _processes() if "java" in command and str(cluster.root) in command
         ]
