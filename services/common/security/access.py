@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 IDENTITY, NEEDED, SUBJECT = "penstock.identity", "penstock.role", "penstock.subject"
 COOKIE = "penstock_session"
 #: Paths that tell nothing about the cluster: the dashboard's own files, and the login.
-PUBLIC = ("/", "/login", "/logout")
+PUBLIC = ("/", "/login", "/logout", "/auth/login", "/auth/callback", "/auth/logout")
 PUBLIC_BELOW = "/assets/"
 #: A bearer token that is longer is no token of anybody's.
 _LONGEST = 16_384

@@ -17,6 +17,7 @@ from penstock_services.common.http import SameOrigin
 from penstock_services.common.http_serving import LOOPBACK
 from penstock_services.common.security.access import Access, Gate
 from penstock_services.common.security.audit import Audit
+from penstock_services.common.security.code_flow import CodeFlow
 from penstock_services.common.security.limits import Limit
 from penstock_services.common.security.login import Login
 from penstock_services.common.security.oidc import Oidc
@@ -71,7 +72,8 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
             configuration names cannot be read.
     """
     tls = server_tls(config)
-    access = _access(config)
+    oidc = Oidc(config) if conf.OIDC_ISSUER.read(config) else None
+    access = _access(config, oidc)
     beyond = not is_loopback(host)
     if beyond and access is None and not conf.REST_INSECURE.read(config):
         raise SpecError(
@@ -93,15 +95,33 @@ def front_door(config: Mapping[str, str], host: str, host_key: str) -> FrontDoor
         Limit(FAILURES_PER_S if access is not None else 0, FAILURES_AT_ONCE),
         Audit(conf.AUDIT_FILE.read(config), conf.AUDIT_FILE.key),
         access,
-        Login(access, secure=tls is not None) if access is not None else None,
+        _login(config, access, oidc, secure=tls is not None),
         named or local,
         tls,
     )
 
 
-def _access(config: Mapping[str, str]) -> Access | None:
+def _login(
+    config: Mapping[str, str], access: Access | None, oidc: Oidc | None, *, secure: bool
+) -> Login | None:
+    client = conf.OIDC_CLIENT.read(config)
+    if client and oidc is None:
+        raise SpecError(
+            "a login at an OpenID Connect provider needs the provider",
+            expected=f"{conf.OIDC_ISSUER.key}",
+            got=f"{conf.OIDC_CLIENT.key} alone",
+            where=f"configuration key '{conf.OIDC_CLIENT.key}'",
+        )
+    if access is None:
+        return None
+    flow = (
+        CodeFlow(oidc, access.sessions, config, now_s=access.now_s) if oidc is not None and client else None
+    )
+    return Login(access, secure=secure, flow=flow)
+
+
+def _access(config: Mapping[str, str], oidc: Oidc | None) -> Access | None:
     path, certificates = conf.REST_TOKENS.read(config), _certificate_roles(config)
-    oidc = Oidc(config) if conf.OIDC_ISSUER.read(config) else None
     if not path and not certificates and oidc is None:
         return None
     key = session_key(conf.REST_SESSION_KEY.read(config), conf.REST_SESSION_KEY.key)

@@ -1,7 +1,8 @@
-"""The login of browsers: a page that asks for a token, and cookies that only our own pages send back."""
+"""The login of browsers: a page that asks for a token or leads to a provider, and cookies that only our own pages send back."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -9,8 +10,9 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import BaseRoute, Route
 
+from penstock.errors import ExternalError
 from penstock_services.common.http import UnauthorizedError, body_of, guarded
-from penstock_services.common.security.access import COOKIE, about
+from penstock_services.common.security.access import COOKIE, about, cookie_of
 from penstock_services.common.security.sessions import Session
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from penstock_services.common.security.access import Access
+    from penstock_services.common.security.code_flow import CodeFlow
     from penstock_services.common.security.roles import Identity
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -33,20 +36,31 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <style>body{{font:16px system-ui;max-width:26rem;margin:15vh auto;padding:0 1rem}}input,button{{font:inherit;padding:.5rem;
 width:100%;box-sizing:border-box;margin:.3rem 0}}[role=alert]{{color:#b3261e}}</style></head><body><main>
-<h1>Penstock</h1>{problem}{token}</main></body></html>
+<h1>Penstock</h1>{problem}{provider}{token}</main></body></html>
 """
 _TOKEN = """<form method="post" action="/login"><label for="t">Token</label>
 <input id="t" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button></form>"""
 
+_PROVIDER = '<p><a href="/auth/login">Log in with your organisation\'s account</a></p>'
+#: The browser goes on by a page of ours, not by a redirect: a redirect would belong to the provider's page, which the
+#: browser came from, and then it keeps a strict cookie back.
+_ENTERED = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Penstock</title><meta http-equiv="refresh" content="0;url=/"></head>
+<body><p><a href="/">You are logged in.</a></p></body></html>
+"""
+#: The cookie of a login that has begun at the provider.
+BEGUN = "penstock_login"
+
 
 class Login:
-    """The pages of the login. ``secure``: whether cookies travel
-    over TLS alone."""
+    """The pages of the login. ``secure``: whether cookies travel over TLS alone. ``flow``: the login at a provider; None:
+    there is none."""
 
-    def __init__(self, access: Access, *, secure: bool = False) -> None:
+    def __init__(self, access: Access, *, secure: bool = False, flow: CodeFlow | None = None) -> None:
         self._access = access
-        self._secure = secure
+        self._flow = flow
+        self._secure = secure or (flow is not None and flow.redirect_url.startswith("https:"))
 
     def routes(self) -> list[BaseRoute]:
         """The routes, all of them public."""
@@ -54,12 +68,14 @@ class Login:
             Route("/login", guarded(self._show), methods=["GET"]),
             Route("/login", guarded(self._enter), methods=["POST"]),
             Route("/logout", guarded(self._leave), methods=["POST"]),
+            *(() if self._flow is None else self._provider_routes(self._flow)),
         ]
 
     def page(self, problem: str = "", status: int = 200) -> Response:
         """The page that asks for a token."""
         text = _PAGE.format(
             problem=f'<p role="alert">{escape(problem)}</p>' if problem else "",
+            provider=_PROVIDER if self._flow is not None else "",
             token=_TOKEN,
         )
         return HTMLResponse(text, status, HEADERS)
@@ -97,6 +113,56 @@ class Login:
         return response
 
     async def _leave(self, _: Request) -> Response:
-        response = RedirectResponse("/login", 303, {"cache-control": "no-store"})
-        response.delete_cookie(COOKIE, path="/", httponly=True, secure=self._secure, samesite="strict")
+        return self._left("/login")
+
+    def _left(self, address: str) -> Response:
+        response = RedirectResponse(address, 303, {"cache-control": "no-store"})
+        self._forget(response)
         return response
+
+    def _forget(self, response: Response) -> None:
+        response.delete_cookie(COOKIE, path="/", httponly=True, secure=self._secure, samesite="strict")
+
+    # -- at a provider ------------------------------------------------------------------
+
+    def _provider_routes(self, flow: CodeFlow) -> list[BaseRoute]:
+        async def begin(_: Request) -> Response:
+            try:
+                address, cookie = await flow.begin()
+            except ExternalError as err:
+                return self.page(err.message, 502)
+            response = RedirectResponse(address, 303, {"cache-control": "no-store"})
+            # Lax: the provider's page leads back, and a strict cookie would stay behind.
+            self.set(response, BEGUN, cookie, "lax")
+            return response
+
+        async def finish(request: Request) -> Response:
+            try:
+                found = await flow.finish(request.query_params, cookie_of(request.scope, BEGUN))
+            except (UnauthorizedError, ExternalError) as err:
+                refused = isinstance(err, UnauthorizedError)
+                about(request.scope, login="refused")
+                response = self.page(
+                    err.message + (f": {err.got}" if err.got else ""), 401 if refused else 502
+                )
+            else:
+                about(request.scope, login=found.name)
+                response = HTMLResponse(_ENTERED, headers=HEADERS)
+                # The token proves only who logged in: its few minutes are not those of the session.
+                self.admit(response, replace(found, expires_s=None))
+            response.delete_cookie(BEGUN, path="/", httponly=True, secure=self._secure, samesite="lax")
+            return response
+
+        async def leave(_: Request) -> Response:
+            try:
+                return self._left(await flow.end_address() or "/login")
+            except ExternalError as err:
+                response = self.page(f"You are logged out here, but not at the provider: {err.message}", 502)
+                self._forget(response)
+                return response
+
+        return [
+            Route("/auth/login", guarded(begin), methods=["GET"]),
+            Route("/auth/callback", guarded(finish), methods=["GET"]),
+            Route("/auth/logout", guarded(leave), methods=["POST"]),
+        ]

@@ -54,7 +54,7 @@ class Oidc:
                 remedy="pip install 'penstock[oidc]'",
             ) from None
         self._jwt = jwt
-        self._issuer = conf.OIDC_ISSUER.read(config)
+        self.issuer = conf.OIDC_ISSUER.read(config)
         self._audience = conf.OIDC_AUDIENCE.read(config)
         self._roles = _roles(conf.OIDC_ROLES.read(config))
         self._algorithms = _split(conf.OIDC_ALGORITHMS.read(config))
@@ -66,6 +66,9 @@ class Oidc:
         self._keys: dict[str, PyJWK] = {}
         self._fetched_s = float("-inf")
         self._fetching = asyncio.Lock()
+        #: What the provider tells of itself, and when it was asked.
+        self._provider: dict[str, Any] = {}
+        self._asked_s = float("-inf")
         if not self._audience or not self._roles:
             raise SpecError(
                 "an OpenID Connect provider is configured in part",
@@ -99,21 +102,21 @@ class Oidc:
                 key=key,
                 algorithms=list(self._algorithms),
                 audience=audience,
-                issuer=self._issuer,
+                issuer=self.issuer,
                 leeway=self._skew_s,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
         except (self._jwt.PyJWTError, ValueError) as err:
             raise UnauthorizedError(
                 "the token of the OpenID Connect provider is not valid",
-                expected=f"one of {self._issuer} for {audience}",
+                expected=f"one of {self.issuer} for {audience}",
                 got=f"{type(err).__name__}: {err}"[:200],
             ) from None
         return found
 
     def identity(self, claims: dict[str, Any]) -> Identity:
         """Whose claims they are. Raises UnauthorizedError if they give no role."""
-        role = max((self._roles[r] for r in self._named(claims) if r in self._roles), default=None)
+        role = max((self._roles[r] for r in self.named(claims) if r in self._roles), default=None)
         if role is None:
             raise UnauthorizedError(
                 "the token gives no role on this cluster",
@@ -123,7 +126,8 @@ class Oidc:
             str(claims.get(self._name_claim) or claims["sub"]), role, "oidc", float(claims["exp"])
         )
 
-    def _named(self, claims: dict[str, Any]) -> list[str]:
+    def named(self, claims: dict[str, Any]) -> list[str]:
+        """The roles or groups that the claims name."""
         found: Any = claims
         for part in self._claim:
             found = found.get(part) if isinstance(found, dict) else None
@@ -134,8 +138,11 @@ class Oidc:
     async def _key(self, kid: str) -> PyJWK:
         async with self._fetching:
             age_s = self._now_s() - self._fetched_s
-            if age_s > LIFE_S or (kid not in self._keys and age_s > REFETCH_S):
+            if age_s > LIFE_S or (kid not in self._keys and kid and age_s > REFETCH_S):
                 await self._fetch()
+        # A provider that has one key need not name it.
+        if not kid and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
         if kid not in self._keys:
             raise self._jwt.InvalidKeyError("the provider has no such key")
         return self._keys[kid]
@@ -148,21 +155,36 @@ class Oidc:
                 answer = (await client.get(url)).raise_for_status().json()
             keys = self._jwt.PyJWKSet.from_dict(answer).keys
         except (httpx.HTTPError, ValueError, LookupError, AttributeError, self._jwt.PyJWTError) as err:
-            _log.error("oidc_keys_not_read", issuer=self._issuer, error=f"{type(err).__name__}: {err}")
+            _log.error("oidc_keys_not_read", issuer=self.issuer, error=f"{type(err).__name__}: {err}")
             if not self._keys:
                 raise ExternalError(
                     "the keys of the OpenID Connect provider cannot be read",
                     got=f"{type(err).__name__}: {err}",
-                    where=self._issuer,
+                    where=self.issuer,
                 ) from None
             return
-        self._keys = {key.key_id: key for key in keys if key.key_id and key.public_key_use in (None, "sig")}
-        _log.info("oidc_keys_read", issuer=self._issuer, keys=len(self._keys))
+        self._keys = {key.key_id or "": key for key in keys if key.public_key_use in (None, "sig")}
+        _log.info("oidc_keys_read", issuer=self.issuer, keys=len(self._keys))
+
+    async def provider(self) -> dict[str, Any]:
+        """What the provider tells of itself (OpenID Connect Discovery). Raises ExternalError if it cannot be asked."""
+        if self._now_s() - self._asked_s > LIFE_S:
+            try:
+                async with httpx.AsyncClient(transport=self._transport, timeout=_TIMEOUT_S) as client:
+                    self._provider = await self._discovered(client)
+            except (httpx.HTTPError, ValueError, LookupError, TypeError) as err:
+                raise ExternalError(
+                    "the OpenID Connect provider cannot be asked for what a login needs",
+                    got=f"{type(err).__name__}: {err}"[:200],
+                    where=self.issuer,
+                ) from None
+            self._asked_s = self._now_s()
+        return self._provider
 
     async def _discovered(self, client: httpx.AsyncClient) -> dict[str, Any]:
-        address = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        address = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
         found = (await client.get(address)).raise_for_status().json()
-        if found["issuer"] != self._issuer:
+        if found["issuer"] != self.issuer:
             raise ValueError(f"the provider calls itself {found['issuer']}")
         return dict(found)
 

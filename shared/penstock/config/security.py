@@ -203,6 +203,34 @@ OIDC_ISSUER = define(
     "Issuer of the JWTs that REST accepts as bearer tokens (OpenID Connect; package `penstock[oidc]`). Empty: none.",
     scope="cluster",
 )
+OIDC_CLIENT = define(
+    "security.rest.oidc.client-id",
+    "",
+    str,
+    "The client as which this cluster is registered at the provider: the login page then offers the provider's own login. Empty: it asks for a token.",
+    scope="cluster",
+)
+OIDC_CLIENT_SECRET = define(
+    "security.rest.oidc.client-secret-file",
+    "",
+    str,
+    "File of that client's secret. Empty: it has none (a public client; PKCE protects it).",
+    scope="cluster",
+)
+OIDC_REDIRECT = define(
+    "security.rest.oidc.redirect-url",
+    "",
+    str,
+    "Where the provider sends browsers back: `https://HOST:PORT/auth/callback`, as browsers reach the dispatchers.",
+    scope="cluster",
+)
+OIDC_SCOPES = define(
+    "security.rest.oidc.scopes",
+    "openid profile",
+    str,
+    "The scopes that a browser's login asks for, separated by spaces.",
+    scope="cluster",
+)
 OIDC_AUDIENCE = define(
     "security.rest.oidc.audience",
     "",

@@ -117,6 +117,17 @@ async def test_tokens_that_are_refused(bad):
         await Provider().oidc.verify(bad)
 
 
+async def test_a_key_without_a_name_is_taken_if_it_is_the_only_one():
+    provider = Provider()
+    nameless = jwt.encode(jwt.decode(token(), options={"verify_signature": False}), OLD, algorithm="RS256")
+    assert "kid" not in jwt.get_unverified_header(nameless)
+    assert (await provider.oidc.verify(nameless)).name == "u1"
+    two = Provider()
+    two.keys["new"] = NEW
+    with pytest.raises(UnauthorizedError, match="not valid"):
+        await two.oidc.verify(nameless)
+
+
 async def test_keys_rotate():
     provider = Provider()
     await provider.oidc.verify(token())
