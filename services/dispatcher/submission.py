@@ -148,9 +148,10 @@ class Submitter:
             await self._store.put(key, code.content)
             entries = tuple(key if entry == path else entry for entry in graph.python_path)
             graph = msgspec.structs.replace(graph, python_path=entries)
-        accepted = await self._store_job(job_id, spec, graph)
-        # The index entry is written first, because an accepted job that is in no list would never be found.
-        await self._store.put(layout.active_key(job_id), b"")
+        # The index entry is there before the log, because an accepted job that is in no list would never be found.
+        accepted, _ = await asyncio.gather(
+            self._store_job(job_id, spec, graph), self._store.put(layout.active_key(job_id), b"")
+        )
         created = await job_log(self._store, job_id).begin(accepted)
         name = graph.name
         if not created and (known := await self._accepted(job_id)) is not None:
@@ -198,8 +199,9 @@ class Submitter:
             spec_key=f"{layout.spec_key(job_id)}-{digest}",
             max_parallelism={v.id: v.max_parallelism for v in graph.vertices},
         )
-        await self._store.put(accepted.job_graph_key, plan)
-        await self._store.put(accepted.spec_key, text)
+        await asyncio.gather(
+            self._store.put(accepted.job_graph_key, plan), self._store.put(accepted.spec_key, text)
+        )
         return accepted
 
     async def _run(self, job_id: str) -> None:
