@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.sql.session import SqlSession
-from penstock.testing import run_graph
+from penstock.testing import JobHarness, run_graph
 
 FORMATS = ["csv", "json", "parquet", "orc", "arrow"]
 
@@ -273,3 +274,28 @@ def test_errors_name_the_place_and_the_remedy(tmp_path, statement, where, messag
     assert message in str(caught.value)
     assert (caught.value.where or "").startswith(where), caught.value
     assert remedy in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_stopped_overwrite_keeps_the_old_rows(tmp_path, drain):
+    """It had given a part of its rows; the job that starts from the savepoint gives the rest, and replaces then."""
+    session = SqlSession({"parallelism.default": "1"})
+    where = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t', 'format' = 'json')"
+    run(session, f"CREATE TABLE t (id BIGINT) {where}; INSERT INTO t VALUES (70), (71);")
+    run(session, """CREATE TABLE slow (id BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '40',
+      'rows-per-second' = '100', 'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '39')""")  # fmt: skip
+    graph = session.execute("INSERT OVERWRITE t SELECT id FROM slow").job.job_graph
+
+    async def stopped():
+        async with JobHarness(graph) as job:
+            return await job.stop(drain=drain), job.store
+
+    async def resumed(savepoint, store):
+        async with JobHarness(graph, restore=savepoint, store=store) as job:
+            await job.wait()
+
+    stored = asyncio.run(stopped())
+    assert run(session, "SELECT id FROM t") == [(70,), (71,)]
+    if not drain:
+        asyncio.run(resumed(*stored))
+        assert sorted(run(session, "SELECT id FROM t")) == [(i,) for i in range(40)]

@@ -75,6 +75,11 @@ class SinkWriter(ABC):
         """All input has ended and everything is committed. This is the last call before the final state is
         taken (``begin_checkpoint``, unless there was a final checkpoint) and before ``close``."""
 
+    async def stopped(self) -> None:
+        """The job was stopped with a savepoint, and everything up to it is committed. Called instead of ``finish``: the
+        input may not have ended, and a job that starts from the savepoint may give more rows."""
+        await self.finish()
+
     async def close(self) -> None:
         """Close connections. Called once, also after a failure."""
 

@@ -106,8 +106,8 @@ class SinkDriver(PausingOperator):
         """Whether written output waits for a commit."""
 
     @abstractmethod
-    async def complete(self) -> None:
-        """Called once, when all input has ended and is committed."""
+    async def complete(self, *, stopped: bool) -> None:
+        """Called once, when all input has ended and is committed. ``stopped``: a savepoint has ended it."""
 
     def away(self) -> str | None:
         """The server that the sink waits for, and why; None: it waits for none."""

@@ -141,9 +141,9 @@ class SinkOperator(SinkDriver):
     def wants_final_checkpoint(self) -> bool:
         return self.writer.needs_commit()
 
-    async def complete(self) -> None:
+    async def complete(self, *, stopped: bool) -> None:
         async with self._turn:
-            await self.writer.finish()
+            await (self.writer.stopped() if stopped else self.writer.finish())
 
     async def stop(self) -> None:
         self._over = True

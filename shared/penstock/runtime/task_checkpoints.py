@@ -256,7 +256,7 @@ class TaskCheckpoints:
         await task.sinks.flushed()
         if self._writes:
             await asyncio.wait(list(self._writes))
-        await task.sinks.complete()
+        await task.sinks.complete(stopped=self.stopping is not None)
         if self.stopping is None:  # Otherwise the savepoint holds them.
             for node in self._chain.nodes:
                 node.send_letters()

@@ -76,8 +76,8 @@ class TaskSinks:
         if self._flushes:
             await asyncio.wait(list(self._flushes.values()))
 
-    async def complete(self) -> None:
-        """All input has ended."""
+    async def complete(self, *, stopped: bool) -> None:
+        """All input has ended. ``stopped``: a savepoint has ended it."""
         for sink in self._sinks:
             await sink.flush()
-            await sink.complete()
+            await sink.complete(stopped=stopped)

@@ -35,6 +35,9 @@ class OverwritingFileSink(FileSink):
         """Always true, even if the subtask wrote no row, because the old files must be deleted."""
         return True
 
+    async def stopped(self) -> None:
+        """Replaces nothing: rows are missing that a job from the savepoint will give."""
+
     async def finish(self) -> None:
         await self.ctx.run(self._delete_others)
         await self._rename(self._uncommitted)

@@ -52,7 +52,8 @@ class WriterPart:
         self._start(self._take())
         kind = type(self._writer)
         commits = kind.commit is not SinkWriter.commit or kind.needs_commit is not SinkWriter.needs_commit
-        return Opened(flushes=kind.flush is not SinkWriter.flush, commits=commits)
+        waits = not self._opening.abandons and self._writer.needs_commit()
+        return Opened(flushes=kind.flush is not SinkWriter.flush, commits=commits, needs_commit=waits)
 
     def received(self, message: ToHelper, payload: memoryview) -> None:
         """Queue a message of the slot; messages are handled in order."""
@@ -117,6 +118,8 @@ class WriterPart:
                 await self._writer.commit(message.arguments["checkpoint_id"])
             case "finish":
                 await self._writer.finish()
+            case "stopped":
+                await self._writer.stopped()
             case "abandon":
                 await self._writer.abandon(self._context.source)
             case other:

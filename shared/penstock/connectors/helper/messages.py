@@ -106,10 +106,12 @@ ToHelper = Open | AddSplits | Completed | Credit | Probe | Write | Cut | Call
 
 
 class Opened(_Message, frozen=True, kw_only=True):
-    """The part is open. ``flushes``, ``commits``: whether a writer's ``flush`` and ``commit`` do anything."""
+    """The part is open. ``flushes``, ``commits``: whether a writer's ``flush`` and ``commit`` do anything;
+    ``needs_commit``: what the writer says before it has any row."""
 
     flushes: bool = False
     commits: bool = False
+    needs_commit: bool = False
 
 
 class Rows(_Message, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ class HelperWriter(SinkWriter):
             opening("writer", self._connector, self._table, ctx, restored=tuple(restored)), ctx
         )
         self._flushes, self._commits = opened.flushes, opened.commits
+        self._needs_commit = opened.needs_commit
 
     @property
     def pid(self) -> int:
@@ -93,6 +94,9 @@ class HelperWriter(SinkWriter):
 
     async def finish(self) -> None:
         await self._process.call("finish")
+
+    async def stopped(self) -> None:
+        await self._process.call("stopped")
 
     async def close(self) -> None:
         await self._process.close()
