@@ -97,6 +97,7 @@ def test_sql_of_other_pages_is_planned(page: str) -> None:
 SET_BY_THE_PLANNER = {
     "sink.overwrite",
     "sink.truncate",
+    "sink.row-change",
     "sink.static-partition",
     "partition.keys",
     "partition.filter",

@@ -97,6 +97,21 @@ def test_tables_are_truncated(spark: Any, tmp_path: Path) -> None:
         SparkJob(script(driver, "TRUNCATE TABLE t"), spark).run()
 
 
+def test_rows_are_updated_and_deleted(spark: Any, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE goods (id INTEGER PRIMARY KEY, name TEXT)")
+    rows = {"connector": "jdbc", "url": f"jdbc:sqlite:{tmp_path}/x.db", "table-name": "goods"}
+    for options in (rows, lake("delta", tmp_path)):
+        SparkJob(script(options, f"INSERT INTO t VALUES {VALUES}"), spark).run()
+        keyed = "id BIGINT, name STRING" + (", PRIMARY KEY (id) NOT ENFORCED" if options is rows else "")
+        SparkJob(script(options, "UPDATE t SET name = 'new' WHERE id = 2", keyed), spark).run()
+        SparkJob(
+            script(options, "DELETE FROM t AS x WHERE x.id = (SELECT MAX(id) FROM t)", keyed), spark
+        ).run()
+        want = [(i, "new" if i == 2 else name) for i, name in WANT][:-1]
+        assert sorted(on_spark(script(options, "SELECT * FROM t"), spark)) == want
+
+
 @pytest.fixture
 def listening() -> Iterator[TcpServer]:
     server = TcpServer("".join(f'{{"id": {i}, "name": "{name}"}}\n' for i, name in WANT).encode())

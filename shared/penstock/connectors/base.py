@@ -20,6 +20,7 @@ from penstock.secrets import resolved
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.connectors.row_changes import ChangedBy
     from penstock.types import Schema
 
 __all__ = [
@@ -169,6 +170,12 @@ class Connector(ABC):
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
         """The changelog modes that the sink accepts: ``append``, ``upsert``, ``retract``."""
         return ("append",)
+
+    def row_changes(self, table: TableInfo) -> ChangedBy | None:
+        """How DELETE and UPDATE change the rows of ``table``: with the option ``sink.row-change`` the writer gets their
+        rows, and makes the change when its input has ended. None: they are not supported. Raises UnsupportedError for a
+        table of which they are not."""
+        return None
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         """A new enumerator of ``table``."""

@@ -13,6 +13,7 @@ from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.sql.assigning import assignable, nullable
 from penstock.sql.catalog import UID_HINT, sink_ref, with_options
+from penstock.sql.changing import bind_change
 from penstock.sql.errors import Source, did_you_mean, start_of
 from penstock.sql.partitions import static_partition, static_texts
 from penstock.sql.queries import QueryBinder
@@ -45,6 +46,17 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             input=nothing, table=ref, upsert_keys=(), columns=tuple(ref.schema.names), schema=ref.schema
         )
     options = {key: value for key, value in insert.options.items() if key != UID_HINT}
+    if insert.change is not None:
+        changed = with_options(table, options)
+        return bind_change(
+            catalog,
+            config,
+            insert,
+            changed,
+            lambda binder, made, relation, ref: _fit(
+                binder, made, relation, ref, _in_order(changed, ref), fixed={}
+            ),
+        )
     label = insert.options.get(UID_HINT)
     binder = QueryBinder(catalog, config, Source(insert.text))
     fixed = static_partition(binder, insert, table)

@@ -22,7 +22,6 @@ REFUSED: dict[str, str] = {
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE MODEL": "call the model in a Python function",
     "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,
-    "DELETE": _EXTERNAL,
     "DESC DATABASE": _DATABASE,
     "DESC FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
     "DESCRIBE DATABASE": _DATABASE,
@@ -41,7 +40,6 @@ REFUSED: dict[str, str] = {
     "SHOW MODELS": "call the model in a Python function",
     "SHOW PROCEDURES": "there are no procedures",
     "UNLOAD MODULE": _NO_MODULES,
-    "UPDATE": _EXTERNAL,
     "USE MODULES": _NO_MODULES,
 }
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
-from penstock.functions.expr import Expr, PythonCall, children
 from penstock.jobgraph.specs import SinkSpec
 from penstock.jobgraph.text import execution_plan
 from penstock.plan import nodes as n
@@ -14,13 +13,13 @@ from penstock.plan.compiled import decode_plan, encode_plan
 from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
-from penstock.plan.rewriting import walk
 from penstock.redaction import shown_options
 from penstock.sql import statements as st
 from penstock.sql.catalog import input_bytes, sink_ref
 from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
 from penstock.sql.ddl import change_catalog, create_table_as
 from penstock.sql.errors import Position, Source
+from penstock.sql.insert_checks import check_bounded, check_together
 from penstock.sql.inserting import bind_insert
 from penstock.sql.job_statements import ClusterJobs, run_job_statement
 from penstock.sql.parsing import parse_script
@@ -31,6 +30,7 @@ from penstock.sql.queries import QueryBinder
 from penstock.sql.results import PlannedJob, StatementResult, select_of
 from penstock.sql.scope import Relation
 from penstock.sql.show import describe_rows, show_rows
+from penstock.sql.used_functions import python_functions
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from penstock.plan.engine import SparkSupport
 
 RESULT_TABLE = "*result*"
+#: The first word of a statement → that of its job's name, if it is no INSERT.
+_JOB_NAMES = {"TRUNCATE": "truncate", "DELETE": "delete", "UPDATE": "update"}
 
 
 class SqlSession:
@@ -188,23 +190,16 @@ class SqlSession:
 
         Raises:
             SqlError: ``inserts`` is empty.
-            UnsupportedError: INSERT OVERWRITE of an unbounded query.
+            UnsupportedError: A statement that replaces rows reads an unbounded query, or stands beside another.
         """
         if not inserts:
             raise SqlError("the statement set is empty", expected="INSERT INTO …", where=str(position))
         sinks = tuple(bind_insert(self.catalog, self.config, insert) for insert in inserts)
-        self._check_overwrites(inserts)
-        verb = "truncate" if inserts[0].truncate else "insert-into"
+        check_together(self.catalog, inserts)
+        verb = _JOB_NAMES.get(inserts[0].verb, "insert-into")
         name = "_".join([verb, *dict.fromkeys(s.table.name for s in sinks)])
         graph = self._plan(sinks, name, position)
-        if not graph.bounded and any(i.overwrite for i in inserts):
-            raise UnsupportedError(
-                "INSERT OVERWRITE of an unbounded query",
-                expected="bounded sources: the old rows go when the new ones are complete",
-                got="an unbounded source",
-                where=str(next(i.position for i in inserts if i.overwrite)),
-                remedy="INSERT INTO, or bound the sources",
-            )
+        check_bounded(inserts, bounded=graph.bounded)
         return PlannedJob(graph, "insert", bounded=graph.bounded)
 
     def compile_plan(self, statement: st.CompilePlan) -> tuple[str, PlannedJob | None]:
@@ -257,19 +252,6 @@ class SqlSession:
             else PlannedJob(graph, "insert", bounded=graph.bounded)
         )
 
-    def _check_overwrites(self, inserts: Sequence[st.Insert]) -> None:
-        """Raise UnsupportedError if a job overwrites a table into which it also
-        inserts: one would undo the other."""
-        targets = [self.catalog.catalogs.canonical(i.table) for i in inserts]
-        for insert in inserts:
-            if insert.overwrite and targets.count(self.catalog.catalogs.canonical(insert.table)) > 1:
-                raise UnsupportedError(
-                    f"INSERT OVERWRITE beside another INSERT into table '{insert.table}'",
-                    expected="one INSERT into it in a statement set",
-                    where=str(insert.position),
-                    remedy="UNION ALL the queries",
-                )
-
     def _plan_select(self, statement: st.Query) -> PlannedJob:
         source = Source(statement.text)
         binder = QueryBinder(self.catalog, self.config, source)
@@ -295,7 +277,7 @@ class SqlSession:
 
     def _plan(self, sinks: tuple[n.Sink, ...], name: str, position: Position) -> JobGraph:
         plan = n.LogicalPlan(name=name, sinks=sinks, config=dict(self.config))
-        used = _python_functions(sinks)
+        used = python_functions(sinks)
         try:
             return plan_job(
                 plan,
@@ -367,34 +349,3 @@ class SqlSession:
 
 def _specs(graph: JobGraph) -> list[OperatorSpec]:
     return [op.spec for v in graph.vertices for op in v.operators]
-
-
-def _python_functions(sinks: Sequence[n.Sink]) -> list[str]:
-    names: set[str] = set()
-
-    def visit(expr: Expr | None) -> None:
-        if expr is None:
-            return
-        if isinstance(expr, PythonCall):
-            names.add(expr.function)
-        for child in children(expr):
-            visit(child)
-
-    for node in walk(sinks):
-        match node:
-            case n.Project():
-                for e in node.expressions:
-                    visit(e)
-            case n.Filter() | n.Join() | n.TemporalJoin():
-                visit(node.condition)
-            case n.Scan():
-                for e in node.table.computed or ():
-                    visit(e)
-            case n.Correlate():
-                for e in node.args:
-                    visit(e)
-                if not node.builtin:
-                    names.add(node.function)
-            case n.Aggregate() | n.WindowAggregate() | n.Over():
-                names.update(c.python for c in node.aggregates if c.python)
-    return sorted(names)

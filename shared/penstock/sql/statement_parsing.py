@@ -13,6 +13,7 @@ from penstock.sql.catalog_syntax import CatalogSyntax
 from penstock.sql.errors import Position, position_in
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
+    Change,
     ClientCommand,
     CompilePlan,
     Describe,
@@ -28,6 +29,7 @@ from penstock.sql.statements import (
     Statement,
     StatementSet,
     Use,
+    catalog_name,
 )
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
@@ -69,6 +71,8 @@ class StatementParser(CatalogSyntax):
                 self._expect("TABLE")
                 at = position_in(self.sql, self._curr.start) if self._curr else here
                 return Insert(self._dotted("a table's name"), at, exp.Null(), truncate=True)
+            case "DELETE" | "UPDATE":
+                return self._change(here)
             case "SET":
                 return self._set(here)
             case "RESET":
@@ -109,7 +113,7 @@ class StatementParser(CatalogSyntax):
         if word in ("SELECT", "WITH", "VALUES", "(", "TABLE"):
             return Query(self._query(), here)
         self.raise_error(
-            "Expecting a statement (SELECT, WITH, VALUES, INSERT, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
+            "Expecting a statement (SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
             "DESCRIBE, USE, STOP JOB, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
         )
         raise AssertionError
@@ -157,6 +161,34 @@ class StatementParser(CatalogSyntax):
             columns = tuple(self._parse_csv(lambda: self._name("a column")))
             self._close()
         return Insert(name, table, self._query(), columns, overwrite, options, partition=partition)
+
+    def _change(self, here: Position) -> Insert:
+        """Parses ``DELETE FROM t [WHERE condition]`` or ``UPDATE t SET column = value, … [WHERE condition]``."""
+        deletes = self._curr.text.upper() == "DELETE"
+        self._advance()
+        if deletes and not self._match(TokenType.FROM):
+            self.raise_error("Expecting FROM after DELETE")
+        at = position_in(self.sql, self._curr.start) if self._curr else here
+        table = self._require(self._parse_table_parts(), "a table's name")
+        hint = table.args.get("options_hint")
+        table.set("options_hint", None)
+        name = catalog_name([part.name for part in table.parts])
+        if deletes or self._curr.text.upper() != "SET":
+            table.set("alias", self._parse_table_alias())
+        assignments: list[tuple[exp.Identifier, exp.Expression]] = []
+        if not deletes:
+            self._expect("SET")
+            assignments = self._parse_csv(self._assignment)
+        condition = self._operand() if self._match(TokenType.WHERE) else None
+        change = Change("DELETE" if deletes else "UPDATE", table, condition, tuple(assignments))
+        options = {} if hint is None else hint.meta["options"]
+        return Insert(name, at, exp.Null(), options=options, change=change)
+
+    def _assignment(self) -> tuple[exp.Identifier, exp.Expression]:
+        column = self._name("a column")
+        if not self._match(TokenType.EQ):
+            self.raise_error(f"Expecting '=' and the new value of '{column.name}'")
+        return column, self._operand()
 
     def _partition(self) -> tuple[tuple[exp.Identifier, exp.Expression], ...]:
         """Parses ``(column = value, …)``."""

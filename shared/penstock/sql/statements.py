@@ -191,8 +191,19 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What is particular to DELETE and UPDATE. ``table``: the table with its alias, as FROM has it."""
+
+    verb: Literal["DELETE", "UPDATE"]
+    table: exp.Table
+    condition: exp.Expression | None = None
+    assignments: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT, and TRUNCATE TABLE, which is an overwriting INSERT of no rows (``truncate``; its query is not read).
+    """INSERT, and what writes into a table by other words: TRUNCATE TABLE, an overwriting INSERT of no rows
+    (``truncate``), DELETE and UPDATE (``change``); the query of these is not read.
     ``partition``: the columns and values of ``PARTITION (column = value, …)``."""
 
     table: str
@@ -204,6 +215,12 @@ class Insert:
     text: str = ""
     partition: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
     truncate: bool = False
+    change: Change | None = None
+
+    @property
+    def verb(self) -> str:
+        """The statement's first word."""
+        return self.change.verb if self.change is not None else "TRUNCATE" if self.truncate else "INSERT"
 
 
 @dataclass(frozen=True, slots=True)

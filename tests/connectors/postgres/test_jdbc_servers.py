@@ -248,3 +248,24 @@ def test_truncate_deletes_all_rows_of_a_server(place, guarantee):
     session.execute(place.ddl("id BIGINT, name STRING", **{"sink.delivery-guarantee": guarantee}))
     run_graph(session.execute("TRUNCATE TABLE t").job.job_graph)
     assert place.execute("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_rows_of_a_server_are_updated_and_deleted(place):
+    """Columns that the table does not declare stay, and nothing changes before all rows were read."""
+    place.execute(
+        "CREATE TABLE t (a bigint, b varchar(50), n bigint, kept varchar(9) NOT NULL, PRIMARY KEY (a, b))"
+    )
+    place.execute("INSERT INTO t VALUES (1, 'x', 1, 'k'), (1, 'y', 2, 'k'), (2, 'x', 3, 'k')")
+    session = SqlSession({"parallelism.default": "1"})
+    session.execute(place.ddl("a BIGINT, b STRING, n BIGINT, PRIMARY KEY (a, b) NOT ENFORCED"))
+    for statement in (
+        "UPDATE t SET n = n * 10 WHERE a = 1",
+        "DELETE FROM t AS x WHERE x.n = (SELECT MAX(n) FROM t)",
+    ):
+        run_graph(session.execute(statement).job.job_graph)
+    assert place.execute("SELECT * FROM t ORDER BY n") == [(2, "x", 3, "k"), (1, "x", 10, "k")]
+    session.execute("DROP TABLE t")
+    session.execute(place.ddl("b STRING, n BIGINT, PRIMARY KEY (b) NOT ENFORCED"))
+    with pytest.raises(ConnectorError, match="does not name one row each"):
+        run_graph(session.execute("UPDATE t SET n = 0 WHERE n = 3").job.job_graph)
+    assert place.execute("SELECT MIN(n) FROM t") == [(3,)]

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.delta.settings import OPTIONS
 from penstock.connectors.lakehouse.schema import (
+    check_all_declared,
     check_schema,
     declared_arrow,
     need_library,
     partition_names,
 )
+from penstock.connectors.row_changes import ChangedBy, row_change
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError
+from penstock.errors import ConnectorError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,6 +135,21 @@ class DeltaConnector(DeclaredConnector):
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"
 
+    def row_changes(self, table: TableInfo) -> ChangedBy:
+        from penstock.connectors.delta.table import arrow_schema, open_delta
+
+        options = OPTIONS.read(table.options)
+        if options["mode"] == "streaming" or options["versionAsOf"] is not None or options["timestampAsOf"]:
+            raise UnsupportedError(
+                "DELETE and UPDATE of a table with 'mode' = 'streaming', 'versionAsOf' or 'timestampAsOf'",
+                expected="the newest version, read as a batch",
+                where=_WHERE,
+                remedy="leave these options out",
+            )
+        stored = open_delta(table.options)
+        check_all_declared(table.schema, arrow_schema(stored), f"{_WHERE}, '{options['table-path']}'")
+        return ChangedBy(whole=True, options={"versionAsOf": str(stored.version())})
+
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         from penstock.connectors.delta.source import DeltaEnumerator
 
@@ -145,13 +162,15 @@ class DeltaConnector(DeclaredConnector):
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.delta.table import DeltaLake
+        from penstock.connectors.lakehouse.replacing import ReplacingLakeWriter
         from penstock.connectors.lakehouse.writer import LakeWriter
 
         options = OPTIONS.read(table.options)
         declared = declared_arrow(table.schema, _WHERE)
         names = partition_names(table.options)
         codec = options["sink.compression"]
-        return LakeWriter(
+        writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
+        return writer(
             lambda: DeltaLake(table.options, declared, names, codec),
             options["sink.file-size"],
             options["sink.max-open-files"],

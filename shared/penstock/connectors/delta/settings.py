@@ -46,6 +46,7 @@ OPTIONS = OptionSet(
         Option("auto-compaction", boolean, False, "Merge small files now and then, in commits of their own.", role="sink"),
         Option("partition.keys", text, None, "What PARTITIONED BY sets: a JSON list of columns."),
         Option("partition.filter", text, None, "What WHERE sets: conditions on partition columns, in JSON.", role="source"),
+        Option("sink.row-change", text, None, "What DELETE and UPDATE set: the statement, in JSON.", role="sink"),
         Option("sink.delivery-guarantee", choice("exactly-once"), "exactly-once", "Rows show once their checkpoint completed.", role="sink"),
     ],
     prefixes=("fs.",),

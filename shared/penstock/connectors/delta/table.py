@@ -85,6 +85,7 @@ class DeltaLake(LakeTable):
         self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
     ) -> None:
         self._options = options
+        self.base = options.get("versionAsOf", "")
         self._files, self._folder = open_files(options["table-path"], options)
         self.log = self._opened(declared, partitions)
         self.row_schema = arrow_schema(self.log)
@@ -183,16 +184,37 @@ class DeltaLake(LakeTable):
     def commit(
         self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
     ) -> None:
+        self._write("append", writer, checkpoint_id, properties, files)
+
+    def replace(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        if str(self.log.version()) != self.base:
+            raise LostRaceError(f"version {self.log.version()}, not {self.base}")
+        self._write("overwrite", writer, checkpoint_id, properties, files)
+
+    def _write(
+        self,
+        mode: str,
+        writer: str,
+        checkpoint_id: int,
+        properties: dict[str, str],
+        files: Sequence[DataFile],
+    ) -> None:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
         added: list[AddAction | RemoveAction] = [AddAction(data_change=True, **file.entry) for file in files]
         mark = Transaction(writer, checkpoint_id, time.time_ns() // 1_000_000)
+        # Files that another commit has added meanwhile must not be replaced unseen.
+        tries = 0 if mode == "overwrite" else None
         try:
             self.log.create_write_transaction(
-                added, "append", self.log.schema(), list(self._keys),
-                commit_properties=CommitProperties(custom_metadata=dict(properties), app_transactions=[mark]),
+                added, mode, self.log.schema(), list(self._keys),
+                commit_properties=CommitProperties(
+                    custom_metadata=dict(properties), max_commit_retries=tries, app_transactions=[mark]
+                ),
             )  # fmt: skip
         except CommitFailedError as err:
             raise LostRaceError(str(err)) from None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.connectors.base import SourceMode, TableInfo
+    from penstock.connectors.row_changes import ChangedBy
 
 _DECLARED = (
     "options", "metadata", "location", "overwrites", "truncates", "partitioned", "lookup_caches", "nested_projection", "writable_metadata",
@@ -65,6 +66,9 @@ class Hosted(Connector):
 
     def sink_modes(self, table: TableInfo) -> Sequence[str]:
         return self.inner.sink_modes(table)
+
+    def row_changes(self, table: TableInfo) -> ChangedBy | None:
+        return self.inner.row_changes(table)
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         return HelperEnumerator(self._found_by, table, self.inner.enumerator(table))

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.iceberg.settings import OPTIONS
-from penstock.connectors.lakehouse.schema import check_schema, declared_arrow, need_library, partition_names
+from penstock.connectors.lakehouse.schema import (
+    check_all_declared,
+    check_schema,
+    declared_arrow,
+    need_library,
+    partition_names,
+)
+from penstock.connectors.row_changes import ChangedBy, row_change
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, UnsupportedError
 
@@ -131,6 +138,28 @@ class IcebergConnector(DeclaredConnector):
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"
 
+    def row_changes(self, table: TableInfo) -> ChangedBy:
+        from penstock.connectors.iceberg.catalog import load, place
+        from penstock.connectors.iceberg.table import arrow_schema
+
+        options = OPTIONS.read({k: v for k, v in table.options.items() if k in OPTIONS.options})
+        if (
+            options["streaming"]
+            or options["snapshot-id"] is not None
+            or options["as-of-timestamp"] is not None
+        ):
+            raise UnsupportedError(
+                "DELETE and UPDATE of a table with 'streaming', 'snapshot-id' or 'as-of-timestamp'",
+                expected="the current snapshot, read as a batch",
+                where=place(table.options),
+                remedy="leave these options out",
+            )
+        stored = load(table.options)
+        check_all_declared(table.schema, arrow_schema(stored), place(table.options))
+        snapshot = stored.current_snapshot()
+        found = {} if snapshot is None else {"snapshot-id": str(snapshot.snapshot_id)}
+        return ChangedBy(whole=True, options=found)
+
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         from penstock.connectors.iceberg.source import IcebergEnumerator
 
@@ -143,13 +172,15 @@ class IcebergConnector(DeclaredConnector):
 
     def writer(self, table: TableInfo) -> SinkWriter:
         from penstock.connectors.iceberg.table import IcebergLake
+        from penstock.connectors.lakehouse.replacing import ReplacingLakeWriter
         from penstock.connectors.lakehouse.writer import LakeWriter
 
         options = OPTIONS.read({k: v for k, v in table.options.items() if k in OPTIONS.options})
         declared = declared_arrow(table.schema, _WHERE)
         names = partition_names(table.options)
         codec = options["write.parquet.compression-codec"]
-        return LakeWriter(
+        writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
+        return writer(
             lambda: IcebergLake(table.options, declared, names, codec),
             options["write.target-file-size-bytes"],
             options["sink.max-open-files"],

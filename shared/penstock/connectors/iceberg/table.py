@@ -118,6 +118,7 @@ class IcebergLake(LakeTable):
         self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
     ) -> None:
         self._where = place(options)
+        self.base = options.get("snapshot-id", "")
         self._name = table_name(options)
         self._catalog = open_catalog(options.get("catalog-name", "default"), options)
         create(self._catalog, options, declared, partitions)
@@ -267,6 +268,35 @@ class IcebergLake(LakeTable):
     def commit(
         self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
     ) -> None:
+        try:
+            self._write(writer, checkpoint_id, properties, files, [])
+        except ExternalError as err:
+            # The same error if the outcome is unknown: the next attempt reads the mark first, and a commit
+            # that is still on its way can only succeed on the snapshot that was current.
+            raise LostRaceError(str(err)) from err
+
+    def replace(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        found = self._table.current_snapshot()
+        now = "" if found is None else str(found.snapshot_id)
+        if now != self.base:
+            raise LostRaceError(f"snapshot {now or '(none)'}, not {self.base or '(none)'}")
+        old: list[Any] = []
+        if now:
+            scan = self._table.scan(snapshot_id=int(now))
+            old = [task.file for task in reached(lambda: list(scan.plan_files()), self._where)]
+        self._write(writer, checkpoint_id, properties, files, old)
+
+    def _write(
+        self,
+        writer: str,
+        checkpoint_id: int,
+        properties: dict[str, str],
+        files: Sequence[DataFile],
+        old: Sequence[Any],
+    ) -> None:
+        """Makes one commit with ``files`` and without the files ``old``. ExternalError if its outcome is unknown."""
         from pyiceberg.exceptions import CommitFailedException
 
         table = self._table
@@ -276,13 +306,14 @@ class IcebergLake(LakeTable):
         transaction = table.transaction()
         try:
             transaction.set_properties({MARK + writer: str(checkpoint_id)})
-            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+            update = transaction.update_snapshot(snapshot_properties=properties)
+            with update.overwrite() if old else update.fast_append() as change:
+                for gone in old:
+                    change.delete_data_file(gone)
                 for file in files:
-                    append.append_data_file(self._data_file(file))
+                    change.append_data_file(self._data_file(file))
             reached(transaction.commit_transaction, self._where)
-        except (CommitFailedException, ExternalError) as err:
-            # The same error if the outcome is unknown: the next attempt reads the mark first, and a commit
-            # that is still on its way can only succeed on the snapshot that was current.
+        except CommitFailedException as err:
             raise LostRaceError(str(err)) from err
 
     def _data_file(self, file: DataFile) -> Any:

@@ -19,6 +19,7 @@ from penstock.connectors.base import (
 from penstock.connectors.jdbc.database import PREFIX, check_table, check_types, database_path
 from penstock.connectors.jdbc.servers import is_server
 from penstock.connectors.jdbc.settings import OPTIONS
+from penstock.connectors.row_changes import ChangedBy, row_change
 from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError, UnsupportedError
 
@@ -136,6 +137,17 @@ class JdbcConnector(DeclaredConnector):
     def sink_modes(self, table: TableInfo) -> tuple[str, ...]:
         return ("append", "upsert")
 
+    def row_changes(self, table: TableInfo) -> ChangedBy | None:
+        if only_spark(table.options):
+            raise UnsupportedError(
+                "DELETE and UPDATE through Spark's JDBC",
+                expected="a url of PostgreSQL, MySQL, MariaDB or SQLite",
+                got=table.options["url"].partition("?")[0],
+                where="connector 'jdbc'",
+                remedy="change the rows in the database",
+            )
+        return ChangedBy()
+
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         from penstock.connectors.jdbc.source import JdbcEnumerator
 
@@ -160,10 +172,14 @@ class JdbcConnector(DeclaredConnector):
         return JdbcLookup(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
+        from penstock.connectors.jdbc.changing import ChangingFile
         from penstock.connectors.jdbc.sink import JdbcWriter
         from penstock.connectors.jdbc.truncating import TruncatingFile
 
         _reached_here(table)
         if is_server(table.options):
             return _hosted().writer(table)
+        change = row_change(table.options)
+        if change is not None:
+            return ChangingFile(table, change)
         return TruncatingFile(table) if truncating(table) else JdbcWriter(table)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.connectors.jdbc.connector import JdbcConnector, exactly_once, truncating
+from penstock.connectors.row_changes import row_change
 
 if TYPE_CHECKING:
     from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
@@ -32,8 +33,16 @@ class JdbcServerConnector(JdbcConnector):
         return ServerLookup(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
-        from penstock.connectors.jdbc.server_sink import ExactlyOnceWriter, ServerWriter, TruncatingServer
+        from penstock.connectors.jdbc.server_sink import (
+            ChangingServer,
+            ExactlyOnceWriter,
+            ServerWriter,
+            TruncatingServer,
+        )
 
         if truncating(table):
             return TruncatingServer(table)
+        change = row_change(table.options)
+        if change is not None:
+            return ChangingServer(table, change)
         return ExactlyOnceWriter(table) if exactly_once(table) else ServerWriter(table)

@@ -7,21 +7,22 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.connectors.base import SinkWriter, TableInfo
+from penstock.connectors.jdbc.changing import ChangingWriter, check_count
 from penstock.connectors.jdbc.server_values import server_parameters
 from penstock.connectors.jdbc.servers import check_transactional, connect, failure, server_of
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
+from penstock.connectors.jdbc.staged import packed, unpacked
 from penstock.connectors.jdbc.truncating import TruncatingWriter
 from penstock.errors import ConnectorError, ExternalError, PenstockError
-from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from penstock.connectors.base import SourceContext
+    from penstock.connectors.row_changes import RowChange
+    from penstock.types.batch import Batch
 
 #: The table of markers, beside the table that is written.
 MARKERS = "penstock_commits"
@@ -104,6 +105,22 @@ class _Statements:
                 cursor.execute(statement)
             self.connection.commit()
         except PenstockError:
+            raise
+        except Exception as err:
+            self.close()
+            raise failure(err, self.server) from None
+
+    def change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Runs the statement for each of the rows, each of which changes at most one, in one transaction."""
+        try:
+            if self.connection is None:
+                self.connection = connect(self.server)
+            with self.connection.cursor() as cursor:
+                cursor.executemany(statement, rows)
+                check_count(cursor.rowcount, len(rows), self.table, self.server.where)
+            self.connection.commit()
+        except PenstockError:
+            self.close()
             raise
         except Exception as err:
             self.close()
@@ -199,19 +216,14 @@ class ExactlyOnceWriter(SinkWriter):
 
 def _packed(batches: Sequence[Batch], now_ms: int) -> bytes:
     """The rows as bytes, after a new id, which becomes the marker."""
-    sink = pa.BufferOutputStream()
-    whole = Batch.concat(batches).to_arrow()
-    with pa.ipc.new_stream(sink, whole.schema) as stream:
-        stream.write_batch(whole)
-    return made_id(now_ms) + sink.getvalue().to_pybytes()
+    return made_id(now_ms) + packed(batches)
 
 
 def _rows_of(item: bytes, ctx: SourceContext, keys: Sequence[int]) -> list[tuple[bool, tuple[Any, ...]]]:
     """The rows of a staged epoch, as ``transaction`` takes them."""
     rows: list[tuple[bool, tuple[Any, ...]]] = []
-    with pa.ipc.open_stream(item[_ID_BYTES:]) as stream:
-        for part in stream:
-            rows += changed_rows(server_parameters, Batch.from_arrow(ctx.schema, part), keys)
+    for batch in unpacked(item[_ID_BYTES:], ctx.schema):
+        rows += changed_rows(server_parameters, batch, keys)
     return rows
 
 
@@ -245,3 +257,26 @@ class TruncatingServer(TruncatingWriter):
             statements.run(f"DELETE FROM {statements.server.table(statements.table)}")
         finally:
             statements.close()
+
+
+class ChangingServer(ChangingWriter):
+    """Changes a table of a server."""
+
+    _parameters = staticmethod(server_parameters)
+    _mark = "%s"
+
+    def __init__(self, table: TableInfo, change: RowChange) -> None:
+        super().__init__(table, change)
+        self._statements = _Statements(table)
+
+    def _quoted(self, name: str) -> str:
+        return self._statements.server.quoted(name)
+
+    def _table(self, name: str) -> str:
+        return self._statements.server.table(name)
+
+    def _transaction(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._statements.change(self._statement, rows)
+
+    async def close(self) -> None:
+        self._statements.close()

@@ -22,6 +22,7 @@ OPTIONS = OptionSet(
         Option("sink.buffer-flush.interval", duration_ms, 1000, "Rows wait no longer than this under load.", role="sink"),
         Option("sink.max-retries", integer, 3, "How often a failed write is tried again.", role="sink"),
         Option("sink.truncate", boolean, False, "What TRUNCATE TABLE sets: at the end all rows are deleted.", role="sink"),
+        Option("sink.row-change", text, None, "What DELETE and UPDATE set: the statement, in JSON.", role="sink"),
         Option("sink.delivery-guarantee", choice("at-least-once", "exactly-once"), "at-least-once", "exactly-once: rows show when their checkpoint is complete, in one transaction with a marker. Not of SQLite.", role="sink"),
         *LOOKUP_OPTIONS,
     ],

@@ -154,7 +154,7 @@ class Epochs:
         files = self._gathered(item, mark) if inline is None else inline
         ready = lacking(files, mark, item.checkpoint_id)
         if ready:
-            self._table.commit(item.writer_id, item.checkpoint_id, _properties(item), ready)
+            self._table.commit(item.writer_id, item.checkpoint_id, properties(item), ready)
         return bool(ready)
 
     async def _commit(self, item: Committable, inline: list[DataFile] | None = None) -> bool:
@@ -182,7 +182,8 @@ def _group(item: Committable) -> Committable:
     return msgspec.structs.replace(item, files=None, attempt=0, subtask_index=0, parallelism=0, newest=0)
 
 
-def _properties(item: Committable) -> dict[str, str]:
+def properties(item: Committable) -> dict[str, str]:
+    """What a commit tells readers of the table's log about its job."""
     return {
         "penstock.job-id": item.job_id,
         "penstock.operator-id": item.uid,

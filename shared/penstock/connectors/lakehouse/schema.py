@@ -69,6 +69,20 @@ def check_schema(declared: Schema, found: pa.Schema, role: Literal["source", "si
         )
 
 
+def check_all_declared(declared: Schema, found: pa.Schema, where: str) -> None:
+    """Raises ConnectorError if the stored table has a column that is not declared: a statement that writes all rows
+    anew would lose its values."""
+    missing = [field for field in found if field.name not in declared.names]
+    if missing:
+        raise ConnectorError(
+            "DELETE and UPDATE write the rows of this table anew, and a column of it is not declared",
+            expected="all columns: " + ", ".join(map(_described, found)),
+            got="declared: " + ", ".join(declared.names),
+            where=where,
+            remedy="declare " + ", ".join(field.name for field in missing),
+        )
+
+
 def partition_names(options: Mapping[str, str]) -> list[str]:
     """The columns of PARTITIONED BY."""
     names: list[str] = json.loads(options.get("partition.keys", "[]"))

@@ -47,6 +47,8 @@ class LakeTable(ABC):
     file_schema: pa.Schema
     #: Writer properties of ``pq.ParquetWriter``.
     parquet: dict[str, Any]
+    #: The version that the table's options name, as text; ``replace`` replaces its files.
+    base: str
 
     @abstractmethod
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
@@ -92,6 +94,13 @@ class LakeTable(ABC):
         """Make one commit with these files and the mark that ``committed`` reads, on condition that the log
         is still as ``committed`` has just read it. If there was another commit since, changes nothing and
         raises LostRaceError."""
+
+    @abstractmethod
+    def replace(
+        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+    ) -> None:
+        """As ``commit``, but the files replace all files of the version ``base``. If that is no
+        longer the newest version, changes nothing and raises LostRaceError."""
 
     @abstractmethod
     def close(self) -> None:
