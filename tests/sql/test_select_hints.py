@@ -104,3 +104,29 @@ def test_a_wrong_hint_is_refused_at_its_place(session, hint, message, column):
     with pytest.raises(PenstockError, match=message) as caught:
         session.execute(f"SELECT /*+ {hint} */ a.id FROM a JOIN b ON a.k = b.k")
     assert caught.value.where == f"line 1, column {column}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT /*+ STATE_TTL('a' = '1 h') */ id FROM a", ["a"]),
+        (
+            "SELECT /*+ STATE_TTL('a' = '1 h', 'b' = '1 h') */ a.k, COUNT(*) FROM a, b WHERE a.k = b.k GROUP BY a.k",
+            [],
+        ),
+        ("SELECT /*+ STATE_TTL('a' = '1 h') */ k, COUNT(*) FROM a GROUP BY k", []),
+        (
+            "SELECT /*+ STATE_TTL('a' = '1 h') */ k FROM a UNION ALL SELECT /*+ STATE_TTL('c' = '1 h') */ k FROM c",
+            ["a", "c"],
+        ),
+        ("INSERT INTO p SELECT /*+ STATE_TTL('a' = '1 h') */ id FROM a", ["a"]),
+    ],
+)
+def test_a_lifetime_without_effect_is_told(session, sql, names):
+    session.execute("CREATE TABLE p (id INT) WITH ('connector' = 'print')")
+    told = session.execute(sql).warnings
+    assert [words.split("'")[1] for words in told] == names
+    assert all("has no effect (line 1, column " in words for words in told)
+    shown = session.execute(f"EXPLAIN {sql}").message
+    assert shown.count("\nwarning: STATE_TTL of") == len(names)
+    assert session.execute("SHOW TABLES").warnings == ()

@@ -161,6 +161,8 @@ class Runner:
 
     def show(self, result: StatementResult) -> None:
         """Print a statement's result; run its job if it has one."""
+        for words in result.warnings if result.kind != "text" else ():
+            print(f"warning: {words}", file=sys.stderr, flush=True)
         match result.kind:
             case "text":
                 print(result.message)

@@ -84,6 +84,8 @@ class Catalog:
     views: Names[View]
     functions: UserFunctions = field(default_factory=UserFunctions)
     catalogs: SessionCatalogs = field(default_factory=SessionCatalogs)
+    #: What the user is to be told about the statement that is being bound, though it is no error.
+    warnings: list[str] = field(default_factory=list)
 
     def names(self) -> list[str]:
         """The names of all tables and views, sorted."""

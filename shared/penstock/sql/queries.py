@@ -33,7 +33,7 @@ from penstock.sql.qualify import either, qualified
 from penstock.sql.reading import natural_name
 from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
-from penstock.sql.select_hints import NO_HINTS, SelectHints, check_tables, select_hints
+from penstock.sql.select_hints import NO_HINTS, SelectHints, check_tables, select_hints, warn_without_effect
 from penstock.sql.set_operations import set_operation
 from penstock.sql.statements import catalog_name
 from penstock.sql.subqueries import bind_condition, bind_where
@@ -241,6 +241,7 @@ class QueryBinder:
         above = [*select.expressions, *([ordered_by] if ordered_by else [])]
         values = [s for root in above for s in value_subqueries(root, (*aggregates, *windows))]
         relation, special = with_scalars(self, relation, values, special, outer=rows)
+        warn_without_effect(self, select, self.hints)
         return self._project_select(select, relation, special)
 
     def _project_select(self, select: exp.Select, relation: Relation, special: Special) -> Relation:

@@ -49,6 +49,7 @@ class StatementResult:
         job: The job to run.
         statement: The parsed statement.
         position: The statement's position in the script.
+        warnings: What the user is to be told, though it is no error.
     """
 
     kind: Literal["ddl", "set", "text", "rows", "job"]
@@ -58,6 +59,7 @@ class StatementResult:
     job: PlannedJob | None = None
     statement: st.Statement | None = None
     position: Position = field(default_factory=Position)
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -36,6 +36,8 @@ class SelectHints:
     #: How long state of the table's rows is kept, ms; 0: for ever.
     lifetimes: dict[str, int] = field(default_factory=dict)
     strategies: dict[str, Strategy | None] = field(default_factory=dict)
+    #: The tables whose lifetime some operator has.
+    kept: set[str] = field(default_factory=set, compare=False)
 
     def hinted(self, join: n.Join, left: Relation, right: Relation) -> n.Join:
         """The join of two relations with what the hints say of the tables that are a side of it."""
@@ -44,6 +46,7 @@ class SelectHints:
         names = [_only_table(side) for side in (left, right)]
         first, second = (None if name is None else self.lifetimes.get(name) for name in names)
         asked = [(i, self.strategies[name]) for i, name in enumerate(names) if name in self.strategies]
+        self.kept.update(name for name in names if name in self.lifetimes)
         strategy: tuple[Strategy, Literal["left", "right"]] | None = None
         for side, wanted in asked:
             if wanted is not None:
@@ -55,6 +58,7 @@ class SelectHints:
         name = _only_table(relation)
         if name not in self.lifetimes or not isinstance(node, n.Aggregate):
             return node
+        self.kept.add(str(name))
         return replace(node, lifetime=self.lifetimes[name])
 
 
@@ -106,6 +110,16 @@ def check_tables(ctx: QueryBinder, select: exp.Select, hints: SelectHints, relat
                 expected="one of " + ", ".join(known),
                 got=repr(name),
                 remedy=did_you_mean(name, known) or "name a table by its alias, if it has one",
+            )
+
+
+def warn_without_effect(ctx: QueryBinder, select: exp.Select, hints: SelectHints) -> None:
+    """Warns of a STATE_TTL of a table whose state no operator of the SELECT keeps by itself."""
+    for name in hints.lifetimes:
+        if name not in hints.kept:
+            place = ctx.source.where(select.args["hint"].expressions[0])
+            ctx.catalog.warnings.append(
+                f"STATE_TTL of '{name}' has no effect ({place}): it is neither a side of a join nor grouped alone"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
@@ -102,8 +103,12 @@ class SqlSession:
 
     def run(self, statement: st.Statement) -> StatementResult:
         """The result of a parsed statement."""
+        self.catalog.warnings.clear()
         try:
-            return self._run(statement)
+            result = self._run(statement)
+            if self.catalog.warnings:
+                result = replace(result, warnings=tuple(dict.fromkeys(self.catalog.warnings)))
+            return result
         except RecursionError:
             raise nested_too_deeply("statement", str(statement.position)) from None
 
@@ -134,6 +139,7 @@ class SqlSession:
                 graph = self.compile_job(statement.statement).job_graph
                 text = explained(graph, self._spark, cost="ESTIMATED_COST" in statement.details)
                 text += read_partitions(graph)
+                text += "".join(f"\nwarning: {words}" for words in dict.fromkeys(self.catalog.warnings))
                 if "JSON_EXECUTION_PLAN" in statement.details:
                     text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
                 return StatementResult.of(statement, "text", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from penstock.api import execution
@@ -43,6 +44,8 @@ def _about_jobs(session: SqlSession, statement: st.JobStatement) -> TableResult:
 
 
 def _result(session: SqlSession, statement: st.Statement, result: StatementResult) -> TableResult:
+    for words in result.warnings if result.kind != "text" else ():
+        warnings.warn(words, stacklevel=4)
     if result.job is not None:
         return started(result.job, session.config, _sinks(statement))
     if result.kind == "rows":
