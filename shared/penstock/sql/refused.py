@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-_CATALOG = "DROP CATALOG and CREATE CATALOG again: that drops nothing of what is in it"
-_DATABASE = "SHOW DATABASES lists them"
 _EXTERNAL = "a table is a name for what lies elsewhere: change its rows there, or write a query's result to another table"
 _NO_JARS = "functions and connectors are Python: -py FILE, CREATE FUNCTION … LANGUAGE PYTHON, 'connector' = 'python:module:Class'"
 _NO_MODULES = "all built-in functions are there; your own come with CREATE FUNCTION"
@@ -13,7 +11,6 @@ _MATERIALIZED = "INSERT INTO a table, in a job that runs on"
 REFUSED: dict[str, str] = {
     "ADD CUSTOM JAR": _NO_JARS,
     "ADD JAR": _NO_JARS,
-    "ALTER CATALOG": _CATALOG,
     "ALTER FUNCTION": "DROP FUNCTION and CREATE FUNCTION again",
     "ALTER MATERIALIZED TABLE": _MATERIALIZED,
     "ALTER MODEL": "call the model in a Python function",
@@ -22,10 +19,6 @@ REFUSED: dict[str, str] = {
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE MODEL": "call the model in a Python function",
     "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,
-    "DESC DATABASE": _DATABASE,
-    "DESC FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
-    "DESCRIBE DATABASE": _DATABASE,
-    "DESCRIBE FUNCTION": "SHOW FUNCTIONS lists them; docs/functions.md describes them",
     "DESCRIBE MODEL": "call the model in a Python function",
     "DROP MATERIALIZED TABLE": _MATERIALIZED,
     "DROP MODEL": "call the model in a Python function",
@@ -38,7 +31,6 @@ REFUSED: dict[str, str] = {
     "SHOW JARS": _NO_JARS,
     "SHOW MATERIALIZED TABLES": _MATERIALIZED,
     "SHOW MODELS": "call the model in a Python function",
-    "SHOW PROCEDURES": "there are no procedures",
     "UNLOAD MODULE": _NO_MODULES,
     "USE MODULES": _NO_MODULES,
 }

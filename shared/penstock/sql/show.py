@@ -10,6 +10,7 @@ from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
 from penstock.redaction import hidden_note, shown_options
+from penstock.sql.describing import described_function
 from penstock.sql.partitions import table_partitions
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
             return ("database name",), tuple((name,) for name in databases)
         case "CURRENT DATABASE":
             return ("database name",), ((catalogs.database,),)
+        case "PROCEDURES":
+            return ("procedure name",), ()
         case "MODULES":
             return ("module name",), (("core",),)
         case "FULL MODULES":
@@ -106,6 +109,8 @@ def _like(pattern: Pattern, text: str, where: str) -> bool:
 
 def describe_rows(catalog: Catalog, statement: Describe) -> Rows:
     """The result of a DESCRIBE statement."""
+    if statement.function:
+        return ("info name", "info value"), described_function(catalog.functions, statement)
     return _columns(_find(catalog, statement.name, str(statement.position)))
 
 

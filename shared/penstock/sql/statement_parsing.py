@@ -36,7 +36,7 @@ _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADV
 
 
 _SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "CREATE CATALOG", "COLUMNS", "PARTITIONS", "CATALOGS",
-          "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES")  # fmt: skip
+          "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE", "MODULES", "FULL MODULES", "PROCEDURES")  # fmt: skip
 
 
 _SHOW_WORDS = {word for what in _SHOWN for word in what.split()}
@@ -86,8 +86,11 @@ class StatementParser(CatalogSyntax):
                 return self._alter(here)
             case "DESCRIBE" | "DESC":
                 self._advance()
-                self._match_text_seq("EXTENDED")
-                return Describe(self._dotted(), here)
+                function = self._curr.text.upper() == "FUNCTION" and bool(self._next)
+                if function:
+                    self._advance()
+                extended = bool(self._match_text_seq("EXTENDED"))
+                return Describe(self._dotted(), here, function=function, extended=extended)
             case "COMPILE":
                 return self._compile(here)
             case "EXECUTE":

@@ -315,11 +315,13 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """DESCRIBE of a table or view."""
+    """DESCRIBE of a table or view, or with ``function`` of a function. ``extended``: with EXTENDED."""
 
     name: str
     position: Position = NOWHERE
     text: str = ""
+    function: bool = False
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +336,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class CatalogStatement:
-    """CREATE, DROP and DESCRIBE CATALOG; CREATE, ALTER and DROP DATABASE: ``what`` has these words.
+    """CREATE, ALTER, DROP and DESCRIBE of a CATALOG or DATABASE: ``what`` has these words.
 
-    ``quiet``: the statement has IF EXISTS or IF NOT EXISTS. ``cascade``: DROP DATABASE has CASCADE.
+    ``quiet``: the statement has IF EXISTS or IF NOT EXISTS. ``cascade``: DROP DATABASE has CASCADE. ``removed``: keys of
+    RESET. ``extended``: DESCRIBE has EXTENDED.
     """
 
     what: str
@@ -346,6 +349,8 @@ class CatalogStatement:
     quiet: bool = False
     cascade: bool = False
     text: str = ""
+    removed: tuple[str, ...] = ()
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ class IcebergCatalog(StoredCatalog):
     def databases(self) -> Sequence[str]:
         return sorted(".".join(name) for name in self._with(lambda c: c.list_namespaces()))
 
+    def properties(self, database: str) -> Properties:
+        found: Properties = self._with(lambda c: dict(c.load_namespace_properties(database)))
+        return found
+
     def create_database(self, name: str, properties: Properties) -> None:
         from pyiceberg.exceptions import NamespaceAlreadyExistsError
 

@@ -99,6 +99,9 @@ class MemoryCatalog(StoredCatalog):
     def databases(self) -> Sequence[str]:
         return sorted(self._read().databases)
 
+    def properties(self, database: str) -> Properties:
+        return dict(self._read().databases[database].properties)
+
     def create_database(self, name: str, properties: Properties) -> None:
         def decide(state: State) -> Change:
             if name in state.databases:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -59,12 +59,16 @@ class SessionCatalogs:
 
     def statement(self, name: str, where: str) -> str:
         """The text of SHOW CREATE CATALOG, in which a secret stands by its name; a password as plain text is hidden."""
-        options = self.store.get(name)
+        own = {"type": "generic_in_memory", "default-database": OWN_DATABASE} if name == OWN_CATALOG else None
+        options = own or self.store.get(name)
         if options is None:
             raise self.unknown(name, where)
         shown = shown_options(options)
-        pairs = ",\n".join(f"  '{k}' = '{v.replace(chr(39), chr(39) * 2)}'" for k, v in sorted(shown.items()))
-        return f"{hidden_note(shown)}CREATE CATALOG `{name}` WITH (\n{pairs}\n)"
+        texts = {k: "'" + v.replace("'", "''") + "'" for k, v in sorted(shown.items())}
+        comment = texts.pop("comment", None)
+        said = "" if comment is None else f"COMMENT {comment} "
+        pairs = ",\n".join(f"  '{k}' = {text}" for k, text in texts.items())
+        return f"{hidden_note(shown)}CREATE CATALOG `{name}` {said}WITH (\n{pairs}\n)"
 
     def create(self, name: str, options: Mapping[str, str], where: str) -> bool:
         """Declare a catalog. Returns False if there is a catalog of this name."""
@@ -76,6 +80,39 @@ class SessionCatalogs:
             return False
         self._opened[name] = made
         return True
+
+    def alter(self, name: str, options: Mapping[str, str], removed: Sequence[str], where: str) -> None:
+        """Change or remove options of a catalog. Raises SqlError if there is no such catalog, or it would not open."""
+        if name == OWN_CATALOG:
+            raise SqlError(
+                f"catalog '{name}' cannot be altered",
+                expected="a catalog of CREATE CATALOG",
+                got=repr(name),
+                where=where,
+                remedy="it has no options",
+            )
+        old = self.store.get(name)
+        if old is None:
+            raise self.unknown(name, where)
+        for key in {*options, *removed}:
+            if key == "type" or (key in removed and key not in old):
+                raise SqlError(
+                    f"option '{key}' of catalog '{name}' cannot be "
+                    + ("reset" if key in removed else "changed"),
+                    expected="one of "
+                    + (", ".join(sorted(k for k in old if k != "type")) or "(it has no other)"),
+                    got=repr(key),
+                    where=where,
+                    remedy="DROP CATALOG and CREATE CATALOG again" if key == "type" else "leave it out",
+                )
+        new = {k: v for k, v in {**old, **options}.items() if k not in removed}
+        made = open_catalog(name, new, where)
+        made.databases()  # the statement fails if the catalog does not answer
+        self.store.replace(name, new)
+        if new["type"] == "generic_in_memory" and name in self._opened:
+            self._opened[name].default_database = made.default_database  # its tables are nowhere else
+        else:
+            self._opened[name] = made
 
     def drop(self, name: str, where: str) -> bool:
         """Drop a catalog's declaration. Returns False if there is no such catalog. Raises SqlError for the

@@ -43,7 +43,7 @@ def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCat
             remedy=nearest(kind or "", TYPES),
         )
     required, more = TYPES[kind]
-    exact = {"type", _DEFAULT, *required, *(k for k in more if k[-1] not in ".-")}
+    exact = {"type", "comment", _DEFAULT, *required, *(k for k in more if k[-1] not in ".-")}
     for key in options:
         if key not in exact and not key.startswith(tuple(k for k in more if k[-1] in ".-")):
             raise SqlError(
@@ -70,7 +70,7 @@ def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCat
         return LogCatalog(open_store(url, settings), database)
     from penstock.sql.catalogs.iceberg import IcebergCatalog
 
-    own = {k: v for k, v in plain.items() if k not in ("type", _DEFAULT)}
+    own = {k: v for k, v in plain.items() if k not in ("type", "comment", _DEFAULT)}
     return IcebergCatalog(name, own, database)
 
 
@@ -111,9 +111,7 @@ class CatalogStore:
         if self._folder is None:
             self._memory[name] = plain
             return True
-        self._folder.mkdir(parents=True, exist_ok=True)
-        draft = self._folder / f".{uuid.uuid4().hex}"
-        draft.write_text(json.dumps({"format": 1, "name": name, "options": plain}, indent=1))
+        draft = self._draft(name, plain)
         try:
             os.link(draft, self._path(name))  # the file appears whole, and never replaces one
         except FileExistsError:
@@ -121,6 +119,22 @@ class CatalogStore:
         finally:
             draft.unlink()
         return True
+
+    def replace(self, name: str, options: Mapping[str, str]) -> None:
+        """Store other options of a catalog."""
+        plain = {str(k): str(v) for k, v in options.items()}
+        if self._folder is None:
+            self._memory[name] = plain
+        else:
+            os.replace(self._draft(name, plain), self._path(name))
+
+    def _draft(self, name: str, options: Mapping[str, str]) -> Path:
+        """A new file of the folder with a catalog's declaration, under a name of its own."""
+        assert self._folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = self._folder / f".{uuid.uuid4().hex}"
+        draft.write_text(json.dumps({"format": 1, "name": name, "options": options}, indent=1))
+        return draft
 
     def drop(self, name: str) -> bool:
         """Delete a catalog's declaration, not its tables. Returns False if there is no such catalog."""

@@ -24,6 +24,10 @@ class StoredCatalog(ABC):
         """The names of the databases, sorted."""
 
     @abstractmethod
+    def properties(self, database: str) -> Properties:
+        """A database's properties, its comment among them as ``comment``."""
+
+    @abstractmethod
     def create_database(self, name: str, properties: Properties) -> None:
         """Make a database. Raises ChangedError if it exists."""
 

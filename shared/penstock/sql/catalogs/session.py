@@ -64,6 +64,11 @@ def run_catalog_statement(catalogs: SessionCatalogs, statement: CatalogStatement
             if statement.quiet:
                 return f"no catalog '{name}'"
             raise catalogs.unknown(name, where)
+        case "ALTER CATALOG":
+            catalogs.alter(name, statement.options, statement.removed, where)
+            return f"catalog '{name}' altered"
+        case "DESCRIBE DATABASE":
+            return ("info name", "info value"), _described_database(catalogs, statement, where)
         case "DESCRIBE CATALOG":
             return ("info name", "info value"), tuple(_described(catalogs, name, where).items())
     return _database(catalogs, statement, where)
@@ -79,6 +84,17 @@ def _described(catalogs: SessionCatalogs, name: str, where: str) -> dict[str, st
         f"option:{k}": v for k, v in sorted(shown_options(options).items()) if k not in ("type", "comment")
     }
     return {"name": name, "type": options["type"], "comment": options.get("comment", ""), **more}
+
+
+def _described_database(
+    catalogs: SessionCatalogs, statement: CatalogStatement, where: str
+) -> tuple[tuple[str, str], ...]:
+    catalog, database = catalogs.database_path(statement.name, where)
+    found = {} if catalog == OWN_CATALOG else dict(catalogs.opened(catalog, where).properties(database))
+    rows = [("name", database), ("catalog", catalog), ("comment", found.pop("comment", ""))]
+    if statement.extended:
+        rows += [(f"property:{key}", value) for key, value in sorted(shown_options(found).items())]
+    return tuple(rows)
 
 
 def _database(catalogs: SessionCatalogs, statement: CatalogStatement, where: str) -> str:
