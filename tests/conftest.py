@@ -44,6 +44,7 @@ from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each s
     shared_mysql,
     shared_opensearch,
     shared_postgres,
+    shared_rabbitmq,
     shared_redis,
 )
 

@@ -9,7 +9,11 @@ import subprocess
 from pathlib import Path
 
 #: Servers that Debian brings, by their package, and the program that shows that one is installed.
-FROM_DEBIAN = {"postgresql": "/usr/lib/postgresql/*/bin/postgres", "mariadb-server": "/usr/sbin/mariadbd"}
+FROM_DEBIAN = {
+    "postgresql": "/usr/lib/postgresql/*/bin/postgres",
+    "mariadb-server": "/usr/sbin/mariadbd",
+    "rabbitmq-server": "/usr/lib/rabbitmq/bin/rabbitmq-server",
+}
 #: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.
 FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack", "opensearch": "copy-dependencies"}
 #: Servers that only Debian's newest release brings: the package, and a program of it.

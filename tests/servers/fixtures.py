@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import cache, mariadb_server, mysql_server, postgres_server
+from tests.servers import cache, mariadb_server, mysql_server, postgres_server, rabbitmq_server
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.mariadb_server import MariaDbServer
 from tests.servers.mysql_server import MySqlServer
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
+from tests.servers.rabbitmq_server import RabbitMqServer
 from tests.servers.redis_server import RedisServer
 
 
@@ -56,6 +57,20 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 def _redis(folder: Path) -> Iterator[RedisServer]:
     server = RedisServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_rabbitmq() -> Iterator[RabbitMqServer]:
+    """One RabbitMQ for the tests that use queues of their own. A start takes 6 s of CPU time, so a test that kills it starts
+    it again instead of having its own."""
+    if why := rabbitmq_server.missing():
+        pytest.skip(why)
+    server = RabbitMqServer()
     try:
         server.start()
         yield server

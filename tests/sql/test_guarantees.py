@@ -14,6 +14,7 @@ from penstock.types import logical as t
 
 EXACT, LEAST, MOST = "exactly-once", "at-least-once", "at-most-once"
 STILL = "exactly-once while the table does not change"
+LOOKED = "exactly-once while nobody takes messages out of the queue"
 ASKED = {"sink.delivery-guarantee": EXACT}
 SNAPSHOT = {"scan.startup.mode": "snapshot"}
 
@@ -43,6 +44,9 @@ GIVEN = [
     ("opensearch", {"sink.delivery-guarantee": "none"}, None, MOST),
     ("postgres-cdc", {}, EXACT, None),
     ("print", {}, None, LEAST),
+    ("rabbitmq", {}, LEAST, LEAST),
+    ("rabbitmq", {"use-message-id": "true"}, EXACT, LEAST),
+    ("rabbitmq", {"scan.bounded.mode": "latest"}, LOOKED, LEAST),
     ("redis", {}, EXACT, LEAST),
     ("socket", {}, MOST, LEAST),
     ("upsert-kafka", {}, EXACT, LEAST),

@@ -164,13 +164,29 @@ class ReceivingReader(SourceReader):
 
     async def put(self, place: Place, message: Arrived) -> None:
         """Add a received message; waits while the reader holds enough."""
+        self.hold(place, message)
+        while self._held >= self.most_messages or self._held_bytes >= MOST_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    def hold(self, place: Place, message: Arrived) -> None:
+        """Add a received message without waiting, where the sender itself sends no more than was agreed."""
         place.waiting.append(message)
         self._held += 1
         self._held_bytes += len(message.data)
         self._ready.set()
-        while self._held >= self.most_messages or self._held_bytes >= MOST_BYTES:
-            self._room.clear()
-            await self._room.wait()
+
+    def discard(self, place: Place) -> None:
+        """Drop what waits to be polled: the sender sends it again."""
+        self._held -= len(place.waiting)
+        self._held_bytes -= sum(len(message.data) for message in place.waiting)
+        place.waiting.clear()
+        self._room.set()
+
+    def fail(self, error: Exception) -> None:
+        """The next ``poll`` raises ``error``."""
+        self._failure = error
+        self._ready.set()
 
     # -- the port ---------------------------------------------------------------------------
 
