@@ -25,8 +25,9 @@ from tests.hostile.health import Held, complaints, grown, held, was_cancelled
 from tests.hostile.subjects import Messages
 from tests.hostile.wire import STREAMS, Wire, filled
 
+#: Bounded probes would wait for a Spark that competes with all of this; a slow machine takes minutes then.
+STREAMING = {"execution.engine": "streaming"}
 CONFIG = {
-    "execution.engine": "streaming",
     "heartbeat.timeout": "10 s",
     "taskmanager.slot.timeout": "5 s",
     "high-availability.lease-duration": "5 s",
@@ -89,7 +90,9 @@ class Run:
 
     async def run(self) -> Report:
         """Runs all of it."""
-        witness = self._client.submit({"sql": WITNESS, "name": "witness", "parallelism": 1})
+        witness = self._client.submit(
+            {"sql": WITNESS, "name": "witness", "parallelism": 1, "config": STREAMING}
+        )
         await self._probe()
         # Once through everything: what is loaded and pooled once is no leak.
         await asyncio.gather(
@@ -214,7 +217,7 @@ class Run:
         self.report.sent["probes"] += 1
         try:
             job = await asyncio.to_thread(
-                self._client.submit, {"sql": PROBE, "name": "probe", "parallelism": 1}
+                self._client.submit, {"sql": PROBE, "name": "probe", "parallelism": 1, "config": STREAMING}
             )
             deadline = time.monotonic() + PROBE_S
             while (state := (await asyncio.to_thread(self._client.job, job))["state"]) != "FINISHED":
