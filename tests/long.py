@@ -94,6 +94,9 @@ PROVED: dict[str, str] = {
     # The other signal of two that one handler takes.
     "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[15]":
         "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[2]",
+    # The other way to prove a service's identity to NATS; tests/bus/test_credentials.py connects by it, too.
+    "tests/security/test_locked_cluster.py::test_a_job_runs_and_nobody_exceeds_his_permissions[operator]":
+        "tests/security/test_locked_cluster.py::test_a_job_runs_and_nobody_exceeds_his_permissions[users]",
     # The same sandbox, entered by the same code, around a Spark.
     "tests/security/test_sandbox.py::test_spark_runs_confined":
         "tests/security/test_sandbox.py::test_a_job_runs_confined_and_is_restored",

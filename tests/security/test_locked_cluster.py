@@ -1,4 +1,5 @@
-"""A cluster with everything locked: tokens and TLS for REST, a user of NATS for each service with permissions and TLS,
+"""A cluster with everything locked: tokens and TLS for REST, a user of NATS for each service with permissions and TLS
+(by password, nkey, or an operator's JWT),
 Valkey with a user's password behind TLS, mutual TLS between task managers. A job runs on it, and who must not cannot."""
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from penstock.embedded.servers import nats_server_binary, valkey_server_binary
 from penstock.errors import ExternalError
 from penstock.reserving import port_of, reserve_port
 from penstock_services.common.security.tokens import digest
+from tests.servers.nats_keys import Key, Operator
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("resourcemanager", "taskmanager", "jobmanager", "dispatcher")
@@ -57,10 +59,16 @@ asyncio.run(main())
 
 
 class Locked:
-    """The cluster's processes."""
+    """The cluster's processes. ``operator``: users of NATS have an operator's JWTs; else passwords, but for the job manager,
+    which has an nkey."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, operator: bool) -> None:
         self.folder = folder
+        self.operator = Operator() if operator else None
+        self.nkey = Key()
+        (folder / "nkey").write_text(self.nkey.seed)
+        for user, of in permissions("locked").items() if self.operator is not None else ():
+            self.operator.credentials(folder / f"{user}.creds", user, of.publish, of.subscribe)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.held = [reserve_port() for _ in range(4)]
         self.nats_port, self.redis_port, self.rest_port, self.valkey_port = map(port_of, self.held)
@@ -82,7 +90,11 @@ class Locked:
     def start_all(self) -> None:
         f = self.folder
         tls = f"tls {{ cert_file: '{f}/cert.pem', key_file: '{f}/key.pem', ca_file: '{f}/ca.pem', verify: true }}"
-        (f / "nats.conf").write_text(f"host: 127.0.0.1\nport: {self.nats_port}\n{tls}\n{users('locked')}")
+        known = users("locked").replace(
+            "user: jobmanager, password: $JOBMANAGER_PASSWORD", f"nkey: {self.nkey.public}"
+        )
+        known = known if self.operator is None else self.operator.configuration()
+        (f / "nats.conf").write_text(f"host: 127.0.0.1\nport: {self.nats_port}\n{tls}\n{known}")
         self.start("nats", [nats_server_binary(), "-c", str(f / "nats.conf")])
         (f / "acl").write_text("user default off\nuser penstock on >pw-redis ~locked:lease:* +@all\n")
         self.start(
@@ -101,7 +113,7 @@ class Locked:
         f = self.folder
         config = {
             "cluster.id": "locked",
-            "nats.url": f"tls://{role}:pw-{role}@127.0.0.1:{self.nats_port}",
+            **self._nats(role),
             "high-availability.redis.url": f"rediss://penstock:pw-redis@127.0.0.1:{self.redis_port}",
             "high-availability.storageDir": (f / "store").as_uri(),
             "security.ssl.internal.certificate": f"{f}/cert.pem",
@@ -119,6 +131,25 @@ class Locked:
         pairs = [f"-D{key}={value}" for key, value in config.items()]
         return [sys.executable, "-P", "-m", f"penstock_services.{role}", *pairs]
 
+    def _nats(self, role: str) -> dict[str, str]:
+        url = f"tls://127.0.0.1:{self.nats_port}"
+        match self.proof(role):
+            case {"user_credentials": path}:
+                return {"nats.url": url, "security.nats.credentials-file": path}
+            case {"nkeys_seed": path}:
+                return {"nats.url": url, "security.nats.nkey-file": path}
+        return {"nats.url": f"tls://{role}:pw-{role}@127.0.0.1:{self.nats_port}"}
+
+    def proof(self, user: str) -> dict[str, str]:
+        """Who connects to NATS, as nats-py takes it."""
+        if self.operator is not None:
+            return {"user_credentials": f"{self.folder}/{user}.creds"}
+        return (
+            {"nkeys_seed": f"{self.folder}/nkey"}
+            if user == "jobmanager"
+            else {"user": user, "password": f"pw-{user}"}
+        )
+
     def tails(self) -> str:
         return "\n".join(f"{p.name}: {p.read_text()[-1500:]}" for p in self.folder.glob("*.log"))
 
@@ -133,9 +164,9 @@ class Locked:
             held.close()
 
 
-@pytest.fixture
-def locked(tmp_path, monkeypatch):
-    made = Locked(tmp_path)
+@pytest.fixture(params=["users", "operator"])
+def locked(request, tmp_path, monkeypatch):
+    made = Locked(tmp_path, request.param == "operator")
     monkeypatch.setenv("PENSTOCK_TOKEN", TOKEN)
     monkeypatch.setenv("PENSTOCK_CA_FILE", f"{tmp_path}/ca.pem")
     made.start_all()
@@ -252,7 +283,7 @@ async def refusals(locked: Locked) -> None:
             said.append(str(err))
 
         client = await nats.connect(
-            f"tls://127.0.0.1:{locked.nats_port}", user=user, password=f"pw-{user}", tls=_context(locked),
+            f"tls://127.0.0.1:{locked.nats_port}", **locked.proof(user), tls=_context(locked),
             error_cb=heard, allow_reconnect=False,
             inbox_prefix="_INBOX" if user == "submitter" else inbox_prefix(user),
         )  # fmt: skip
@@ -263,7 +294,7 @@ async def refusals(locked: Locked) -> None:
     refused = (("taskmanager", "dispatcher"), ("submitter", "jobmanager"), ("dispatcher", "resourcemanager"))
     for user, other in refused:
         client = await nats.connect(
-            f"tls://127.0.0.1:{locked.nats_port}", user=user, password=f"pw-{user}", tls=_context(locked),
+            f"tls://127.0.0.1:{locked.nats_port}", **locked.proof(user), tls=_context(locked),
             allow_reconnect=False,
         )  # fmt: skip
         await client.subscribe(f"{inbox_prefix(other)}.>")
@@ -271,10 +302,11 @@ async def refusals(locked: Locked) -> None:
         await client.close()
     log = (locked.folder / "nats.log").read_text()
     for user, other in refused:
-        words = f'user:{user}" - Subscription Violation - Subject "{inbox_prefix(other)}.>"'
+        name = user if locked.operator is None else ""
+        words = f'{name}" - Subscription Violation - Subject "{inbox_prefix(other)}.>"'
         assert words in log, log[-2000:]
     client = await nats.connect(
-        f"tls://127.0.0.1:{locked.nats_port}", user="submitter", password="pw-submitter", tls=_context(locked)
+        f"tls://127.0.0.1:{locked.nats_port}", **locked.proof("submitter"), tls=_context(locked)
     )
     answer = json.loads((await client.request("locked.jobs.list", b"", timeout=20)).data)
     assert [job["state"] for job in answer["jobs"]] == ["FINISHED", "FINISHED"]

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Any
 
 from penstock import internal_tls
+from penstock.bus.credentials import credentials
 from penstock.bus.envelope import NobodyServesError
 from penstock.bus.permissions import inbox_prefix
-from penstock.config import NATS_CREDENTIALS, NATS_NKEY
-from penstock.errors import BrokerError, SpecError
+from penstock.errors import BrokerError
 from penstock.log_events import EventLog
 from penstock.redaction import without_credentials
 
@@ -223,25 +222,10 @@ class NatsTransport:
 
 def _proof(url: str, config: Mapping[str, str]) -> dict[str, Any]:
     """Who connects, as nats-py takes it. Raises SpecError if a file is named that cannot be used."""
-    from pathlib import Path
-
     found: dict[str, Any] = {}
     if url.startswith("tls://") and (tls := internal_tls.server_tls()) is not None:
         found["tls"] = tls
-    for option, argument in ((NATS_CREDENTIALS, "user_credentials"), (NATS_NKEY, "nkeys_seed")):
-        path = option.read(config)
-        if not path:
-            continue
-        if not os.access(Path(path), os.R_OK):
-            raise SpecError("a file of NATS credentials cannot be read", where=f"{option.key}: {path}")
-        try:
-            import nkeys  # noqa: F401
-        except ImportError:
-            raise SpecError(
-                "NATS credentials need a package that is not installed", where=option.key,
-                remedy="pip install 'penstock[nkeys]'",
-            ) from None  # fmt: skip
-        found[argument] = path
+    found.update(credentials(config))
     return found
 
 
