@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from penstock.connectors.cdc.connector import check_key, no_column
 from penstock.connectors.mysql_cdc.database import (
     Described,
     connect,
@@ -18,7 +19,7 @@ from penstock.connectors.mysql_cdc.database import (
     variables,
 )
 from penstock.connectors.mysql_cdc.types import check_type
-from penstock.errors import ConnectorError, nearest
+from penstock.errors import ConnectorError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def check_database(schema: Schema, options: Mapping[str, Any], primary_key: Sequ
         for described in find_tables(connection, options):
             check_table(connection, described, options, follows=follows)
             _check_columns(schema, described, options)
-            _check_key(described, options, primary_key)
+            check_key(described.table.shown, described.table.key, primary_key, place(options))
 
 
 def check_server(connection: Any, options: Mapping[str, Any], *, follows: bool) -> None:
@@ -146,13 +147,7 @@ def _check_columns(schema: Schema, described: Described, options: Mapping[str, A
     there = {column.name: column for column in described.table.columns}
     for field in schema.fields:
         if field.name not in there:
-            raise ConnectorError(
-                f"table '{described.table.shown}' of the database has no column '{field.name}'",
-                expected="one of " + ", ".join(there),
-                got=repr(field.name),
-                where=place(options),
-                remedy=nearest(field.name, list(there)) or "declare the columns that the table has",
-            )
+            raise no_column(described.table.shown, field.name, there, place(options))
         if there[field.name].generated:
             raise ConnectorError(
                 f"column '{field.name}' is generated, and not every log of changes has it",
@@ -166,14 +161,3 @@ def _check_columns(schema: Schema, described: Described, options: Mapping[str, A
         natural = there[name].type.natural
         assert natural is not None
         check_type(name, natural, there[name].type)
-
-
-def _check_key(described: Described, options: Mapping[str, Any], primary_key: Sequence[str]) -> None:
-    key = described.table.key
-    if primary_key and sorted(primary_key) != sorted(key):
-        raise ConnectorError(
-            f"the declared primary key is not that of table '{described.table.shown}'",
-            expected=f"PRIMARY KEY ({', '.join(key)}) NOT ENFORCED",
-            got=f"PRIMARY KEY ({', '.join(primary_key)})",
-            where=place(options),
-        )

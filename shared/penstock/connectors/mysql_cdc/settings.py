@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConnectorError
+from penstock.connectors.cdc.connector import wrong
 from penstock.options import Option, OptionSet, boolean, choice, duration_ms, integer, text
 from penstock.types import logical as t
 
@@ -61,16 +61,5 @@ def server_id_of(options: dict[str, Any]) -> int | None:
         return None
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
     if found is None or not 0 < int(found.group(1)) <= _MOST_SERVER_ID:
-        raise wrong("server-id", "a number from 1 to 4294967295, or a range of them", repr(text))
+        raise wrong(OWNER, "server-id", "a number from 1 to 4294967295, or a range of them", repr(text))
     return int(found.group(1))
-
-
-def wrong(key: str, expected: str, got: str) -> ConnectorError:
-    """The error of an option whose value does not fit."""
-    return ConnectorError(
-        f"option '{key}' cannot be as it is",
-        expected=expected,
-        got=got,
-        where=OWNER,
-        remedy=f"correct '{key}'",
-    )

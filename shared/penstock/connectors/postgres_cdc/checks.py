@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from penstock.connectors.cdc.connector import check_key, no_column
 from penstock.connectors.postgres_cdc.database import (
     OLDEST,
     Described,
@@ -15,7 +16,7 @@ from penstock.connectors.postgres_cdc.database import (
     rows,
 )
 from penstock.connectors.postgres_cdc.values import check_type
-from penstock.errors import ConnectorError, nearest
+from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,12 @@ def check_database(schema: Schema, options: Mapping[str, Any], primary_key: Sequ
         check_server(connection, options, follows=follows)
         for described in find_tables(connection, options):
             _check_columns(schema, described, options)
-            _check_key(described, options, primary_key)
+            check_key(
+                described.table.shown,
+                [column.name for column in described.table.key],
+                primary_key,
+                place(options),
+            )
             _check_identity(described, options, follows)
 
 
@@ -82,13 +88,7 @@ def _check_columns(schema: Schema, described: Described, options: Mapping[str, A
     there = described.types
     for field in schema.fields:
         if field.name not in there:
-            raise ConnectorError(
-                f"table '{described.table.shown}' of the database has no column '{field.name}'",
-                expected="one of " + ", ".join(there),
-                got=repr(field.name),
-                where=place(options),
-                remedy=nearest(field.name, list(there)) or "declare the columns that the table has",
-            )
+            raise no_column(described.table.shown, field.name, there, place(options))
         if field.name in described.table.generated:
             raise ConnectorError(
                 f"column '{field.name}' is generated, and the stream of changes has no generated columns",
@@ -98,17 +98,6 @@ def _check_columns(schema: Schema, described: Described, options: Mapping[str, A
                 remedy="leave it out, and compute it in the query",
             )
         check_type(field.name, field.type, there[field.name])
-
-
-def _check_key(described: Described, options: Mapping[str, Any], primary_key: Sequence[str]) -> None:
-    key = [column.name for column in described.table.key]
-    if primary_key and sorted(primary_key) != sorted(key):
-        raise ConnectorError(
-            f"the declared primary key is not that of table '{described.table.shown}'",
-            expected=f"PRIMARY KEY ({', '.join(key)}) NOT ENFORCED",
-            got=f"PRIMARY KEY ({', '.join(primary_key)})",
-            where=place(options),
-        )
 
 
 def _check_identity(described: Described, options: Mapping[str, Any], follows: bool) -> None:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.connectors.postgres_cdc.database import need_client
+from penstock.connectors.away import need_package
+from penstock.connectors.cdc.connector import FollowingConnector, check_options
 from penstock.connectors.postgres_cdc.settings import METADATA, OPTIONS, OWNER
-from penstock.connectors.simple import DeclaredConnector
 from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import SourceEnumerator, SourceMode, SourceReader, TableInfo
+    from penstock.connectors.base import SourceEnumerator, SourceReader, TableInfo
 
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
 
 
-class PostgresCdcConnector(DeclaredConnector):
+class PostgresCdcConnector(FollowingConnector):
     """The connector ``postgres-cdc``: a source of rows and their changes."""
 
     name = "postgres-cdc"
-    roles = ("source",)
-    #: Decoding runs Python and NumPy for long, and queries block.
-    runs = "helper"
     location = ("hostname", "port", "database-name", "schema-name", "table-name", "slot.name")
     metadata = METADATA
 
@@ -33,7 +30,7 @@ class PostgresCdcConnector(DeclaredConnector):
         super().validate(table, role=role)
         options = OPTIONS.read(table.options)
         self._check_options(options)
-        need_client()
+        need_package("psycopg", "psycopg", "postgres-cdc", OWNER)
         from penstock.connectors.postgres_cdc.checks import check_database
 
         check_database(table.schema, options, table.primary_key)
@@ -50,40 +47,7 @@ class PostgresCdcConnector(DeclaredConnector):
                 where=OWNER,
                 remedy="add 'slot.name', a name of its own for each job and table",
             )
-        if not options["scan.incremental.snapshot.enabled"]:
-            raise ConnectorError(
-                "option 'scan.incremental.snapshot.enabled' must be true",
-                expected="true: the snapshot is taken in chunks, without a lock",
-                got="false",
-                where=OWNER,
-                remedy="remove the option",
-            )
-        for key in ("scan.incremental.snapshot.chunk.size", "scan.snapshot.fetch.size"):
-            if options[key] < 1:
-                raise ConnectorError(
-                    f"option '{key}' is too small", expected="1 or more", got=str(options[key]), where=OWNER
-                )
-        for key in ("schema-name", "table-name"):
-            try:
-                re.compile(options[key])
-            except re.error as err:
-                raise ConnectorError(
-                    f"option '{key}' is no regular expression",
-                    expected="a name, or a regular expression for whole names",
-                    got=f"{options[key]!r}: {err}",
-                    where=OWNER,
-                ) from None
-
-    def is_bounded(self, table: TableInfo) -> bool:
-        return bool(OPTIONS.read_one(table.options, "scan.startup.mode") == "snapshot")
-
-    def source_mode(self, table: TableInfo) -> SourceMode:
-        if self.is_bounded(table):
-            return "append"
-        return "upsert" if OPTIONS.read_one(table.options, "changelog-mode") == "upsert" else "retract"
-
-    def source_guarantee(self, table: TableInfo) -> str:
-        return "exactly-once while the table does not change" if self.is_bounded(table) else "exactly-once"
+        check_options(options, OWNER, patterns=("schema-name", "table-name"))
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         from penstock.connectors.postgres_cdc.source import PostgresCdcEnumerator

@@ -3,7 +3,6 @@ catalog."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +65,6 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """A text as an SQL literal, whatever ``standard_conforming_strings`` says."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def need_client() -> None:
-    """ConnectorError that names the extra where the client library is not installed."""
-    if importlib.util.find_spec("psycopg") is None:
-        raise ConnectorError(
-            "PostgreSQL's client library is not installed",
-            expected="the Python package psycopg",
-            got="no such package",
-            where=OWNER,
-            remedy="pip install 'penstock[postgres-cdc]', on every machine that plans or runs the job",
-        )
 
 
 def place(options: Mapping[str, Any]) -> str:
