@@ -20,6 +20,7 @@ from penstock.secrets import resolved
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.connectors.procedures import Procedure
     from penstock.connectors.row_changes import ChangedBy
     from penstock.types import Schema
 
@@ -103,6 +104,8 @@ class Connector(ABC):
     nested_projection: bool = False
     #: Whether rows are in the planning process, so that Spark's driver reads and writes them itself.
     in_process: bool = False
+    #: What CALL can do to a table.
+    procedures: Sequence[Procedure] = ()
     #: How readers and writers use the slot's threads; the conformance kit measures it.
     runs: Runs = "loop"
 

@@ -12,6 +12,7 @@ from sqlglot.tokens import TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.dialect import Flink, FlinkParser
+from penstock.sql.dotted import catalog_name, foreign_part
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint
 from penstock.sql.statements import (
@@ -25,8 +26,6 @@ from penstock.sql.statements import (
     PartitionClause,
     Statement,
     WatermarkClause,
-    catalog_name,
-    foreign_part,
 )
 from penstock.sql.syntax import OptionsHint, SelectHint
 

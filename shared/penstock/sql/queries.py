@@ -22,6 +22,7 @@ from penstock.sql.aggregate_calls import aggregate_nodes
 from penstock.sql.aggregation import Aggregation
 from penstock.sql.catalog import UID_HINT, source_ref, with_options
 from penstock.sql.consumption import consume, consuming
+from penstock.sql.dotted import catalog_name
 from penstock.sql.errors import Source
 from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.join_nodes import make_join
@@ -35,7 +36,6 @@ from penstock.sql.scalars import Special, value_subqueries, with_scalars
 from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.select_hints import NO_HINTS, SelectHints, check_tables, select_hints, warn_without_effect
 from penstock.sql.set_operations import set_operation
-from penstock.sql.statements import catalog_name
 from penstock.sql.subqueries import bind_condition, bind_where
 from penstock.sql.syntax import AsOf, BoundTable, TableArgument, TableFunction
 from penstock.sql.values import values_node

@@ -15,7 +15,6 @@ REFUSED: dict[str, str] = {
     "ALTER MATERIALIZED TABLE": _MATERIALIZED,
     "ALTER MODEL": "call the model in a Python function",
     "ANALYZE TABLE": "leave it out: plans do not depend on statistics",
-    "CALL": "there are no procedures; savepoints and the like are commands: penstock savepoint ID",
     "CREATE MATERIALIZED TABLE": _MATERIALIZED,
     "CREATE MODEL": "call the model in a Python function",
     "CREATE OR ALTER MATERIALIZED TABLE": _MATERIALIZED,

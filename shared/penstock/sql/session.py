@@ -16,6 +16,7 @@ from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.redaction import shown_options
 from penstock.sql import statements as st
+from penstock.sql.calls import run_call
 from penstock.sql.catalog import input_bytes, sink_ref
 from penstock.sql.catalogs.session import run_catalog_statement, session_catalog
 from penstock.sql.ddl import change_catalog, create_table_as
@@ -168,6 +169,9 @@ class SqlSession:
                 done = run_catalog_statement(self.catalog.catalogs, statement)
                 if isinstance(done, str):
                     return StatementResult.of(statement, "ddl", done)
+                return StatementResult.of(statement, "rows", "", *done)
+            case st.Call():
+                done = run_call(self.catalog, statement, conf.LOCAL_TIME_ZONE.read(self.config))
                 return StatementResult.of(statement, "rows", "", *done)
             case st.CompilePlan():
                 message, compiled = self.compile_plan(statement)

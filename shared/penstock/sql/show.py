@@ -10,6 +10,7 @@ from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
 from penstock.redaction import hidden_note, shown_options
+from penstock.sql.calls import procedure_names
 from penstock.sql.describing import described_function
 from penstock.sql.partitions import table_partitions
 
@@ -68,7 +69,7 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
         case "CURRENT DATABASE":
             return ("database name",), ((catalogs.database,),)
         case "PROCEDURES":
-            return ("procedure name",), ()
+            return ("procedure name",), tuple((name,) for name in procedure_names())
         case "MODULES":
             return ("module name",), (("core",),)
         case "FULL MODULES":

@@ -10,9 +10,11 @@ from sqlglot.tokens import TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.catalog_syntax import CatalogSyntax
+from penstock.sql.dotted import catalog_name
 from penstock.sql.errors import Position, position_in
 from penstock.sql.refused import REFUSED, refused_words
 from penstock.sql.statements import (
+    Call,
     Change,
     ClientCommand,
     CompilePlan,
@@ -29,7 +31,6 @@ from penstock.sql.statements import (
     Statement,
     StatementSet,
     Use,
-    catalog_name,
 )
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
@@ -73,6 +74,8 @@ class StatementParser(CatalogSyntax):
                 return Insert(self._dotted("a table's name"), at, exp.Null(), truncate=True)
             case "DELETE" | "UPDATE":
                 return self._change(here)
+            case "CALL":
+                return self._procedure_call(here)
             case "SET":
                 return self._set(here)
             case "RESET":
@@ -117,7 +120,7 @@ class StatementParser(CatalogSyntax):
             return Query(self._query(), here)
         self.raise_error(
             "Expecting a statement (SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, SET, RESET, EXPLAIN, SHOW, "
-            "DESCRIBE, USE, STOP JOB, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
+            "DESCRIBE, USE, CALL, STOP JOB, COMPILE PLAN, EXECUTE PLAN, BEGIN STATEMENT SET)"
         )
         raise AssertionError
 
@@ -186,6 +189,22 @@ class StatementParser(CatalogSyntax):
         change = Change("DELETE" if deletes else "UPDATE", table, condition, tuple(assignments))
         options = {} if hint is None else hint.meta["options"]
         return Insert(name, at, exp.Null(), options=options, change=change)
+
+    def _procedure_call(self, here: Position) -> Call:
+        """Parses ``CALL name(value, name => value, …)``."""
+        self._advance()
+        name = self._dotted("a procedure's name")
+        arguments: list[tuple[str | None, exp.Expression]] = []
+        self._open()
+        while not self._match(TokenType.R_PAREN):
+            if arguments and not self._match(TokenType.COMMA):
+                self.raise_error("Expecting ',' or ')'")
+            named = None
+            if self._next and self._next.token_type == TokenType.FARROW:
+                named = self._curr.text
+                self._advance(2)
+            arguments.append((named, self._operand()))
+        return Call(name, tuple(arguments), here)
 
     def _assignment(self) -> tuple[exp.Identifier, exp.Expression]:
         column = self._name("a column")

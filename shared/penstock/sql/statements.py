@@ -354,6 +354,16 @@ class CatalogStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """CALL. ``arguments``: (name, value); an argument that is given by its place has no name."""
+
+    name: str
+    arguments: tuple[tuple[str | None, exp.Expression], ...]
+    position: Position = NOWHERE
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatement:
     """SHOW JOBS, DESCRIBE JOB 'id' and STOP JOB 'id' [WITH SAVEPOINT] [WITH DRAIN]."""
 
@@ -377,19 +387,5 @@ class ClientCommand:
 Statement = Union[
     CreateTable, CreateView, CreateFunction, AlterTable, AlterColumns, AlterView, Drop, Insert, Query, StatementSet, SetOption,
     CompilePlan, ExecutePlan, ResetOption, Explain, Show, Describe, Use, ClientCommand, CatalogStatement,
-    JobStatement,
+    JobStatement, Call,
 ]  # fmt: skip
-
-
-def foreign_part(parts: list[str]) -> str | None:
-    """The part of a dotted name that cannot exist, because a name has at most a catalog, a database and a
-    table; None if the name has no such part."""
-    return f"database '{parts[-2]}'" if len(parts) > 3 else None
-
-
-def catalog_name(parts: list[str]) -> str:
-    """A dotted name as the one text by which ``catalogs.names`` finds it, without
-    the default catalog and database."""
-    if len(parts) == 3 and parts[:2] == ["default_catalog", "default_database"]:
-        parts = parts[2:]
-    return ".".join(parts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.errors import SpecError, SqlError
-from penstock.sql.statements import catalog_name, foreign_part
+from penstock.sql.dotted import catalog_name, foreign_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.delta.procedures import PROCEDURES
 from penstock.connectors.delta.settings import OPTIONS
 from penstock.connectors.lakehouse.schema import (
     check_all_declared,
@@ -30,6 +31,7 @@ class DeltaConnector(DeclaredConnector):
     runs = "native"
     location = ("table-path",)
     partitioned = True
+    procedures = PROCEDURES
 
     def __init__(self) -> None:
         super().__init__(OPTIONS)

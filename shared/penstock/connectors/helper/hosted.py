@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DECLARED = (
     "options", "metadata", "location", "overwrites", "truncates", "partitioned", "lookup_caches", "nested_projection", "writable_metadata",
-    "in_process", "runs",
+    "in_process", "runs", "procedures",
 )  # fmt: skip
 
 

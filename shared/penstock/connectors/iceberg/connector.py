@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
+from penstock.connectors.iceberg.procedures import PROCEDURES
 from penstock.connectors.iceberg.settings import OPTIONS
 from penstock.connectors.lakehouse.schema import (
     check_all_declared,
@@ -32,6 +33,7 @@ class IcebergConnector(DeclaredConnector):
     runs = "helper"
     location = ("catalog-name", "catalog-database", "catalog-table", "uri", "warehouse")
     partitioned = True
+    procedures = PROCEDURES
 
     def __init__(self) -> None:
         super().__init__(OPTIONS)
