@@ -46,6 +46,12 @@ def source() -> MemoryTable:
 #: Sinks: one folder; a folder for each of seven keys, of which a writer holds five files open at a time.
 ONE_FOLDER: dict[str, str] = {}
 PARTITIONED = {"partition.keys": '["k"]', "sink.max-open-files": "5"}
+#: Compressed files that grow over checkpoints, and success files.
+GROWING = {
+    **PARTITIONED, "sink.rolling-policy.rollover-interval": "30 ms", "sink.rolling-policy.file-size": "400 b",
+    "sink.compression": "gzip", "sink.partition-commit.policy.kind": "success-file",
+}  # fmt: skip
+SINKS = {0: PARTITIONED, 6: PARTITIONED, 1: GROWING, 2: GROWING, 7: GROWING, 8: GROWING}
 
 
 def graph_to(folder: Path, sink: dict[str, str]):
@@ -60,12 +66,17 @@ def lost_and_doubled(folder: Path) -> tuple[list[int], list[int]]:
     got = Counter(
         json.loads(line)["n"]
         for path in folder.rglob("part-*")
-        for line in path.read_text().splitlines()
+        for line in lines_of(path)
         # A row in another partition than its own is lost.
         if path.parent == folder or path.parent.name == f"k={json.loads(line)['n'] % ROWS % 7}"
     )
     want = Counter(range(SPLITS * ROWS))
     return sorted(want - got), sorted(got - want)
+
+
+def lines_of(path: Path) -> list[str]:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
 
 
 def deafen(job: JobHarness) -> None:
@@ -79,7 +90,9 @@ def all_want_final(job: JobHarness) -> bool:
     return all(t.checkpoints.final_wanted for t in sinks)
 
 
-@pytest.mark.parametrize("sink", [ONE_FOLDER, PARTITIONED], ids=["one folder", "partitioned"])
+@pytest.mark.parametrize(
+    "sink", [ONE_FOLDER, PARTITIONED, GROWING], ids=["one folder", "partitioned", "growing"]
+)
 @pytest.mark.parametrize("complete", [True, False])
 async def test_killed_while_the_final_checkpoint_is_in_flight(source, tmp_path, complete, sink) -> None:
     """Complete in the log and nobody told; or acknowledged by all and not complete."""
@@ -108,7 +121,8 @@ async def test_killed_while_the_final_checkpoint_is_in_flight(source, tmp_path, 
 )
 async def test_killed_again_and_again(source, tmp_path, seed) -> None:
     random_ = random.Random(seed)
-    graph = graph_to(tmp_path, PARTITIONED if seed in (0, 6) else ONE_FOLDER)
+    sink = SINKS.get(seed, ONE_FOLDER)
+    graph = graph_to(tmp_path, sink)
     restore: Checkpoint | None = None
     store, ended, attempt = None, False, 0
     while not ended:
@@ -137,6 +151,9 @@ async def test_killed_again_and_again(source, tmp_path, seed) -> None:
                 job._ended.result()
             restore = job.checkpoints[-1] if job.checkpoints else restore
     assert lost_and_doubled(tmp_path) == ([], [])
+    if sink is GROWING:
+        assert {path.parent.name for path in tmp_path.rglob("_SUCCESS")} == {f"k={k}" for k in range(7)}
+        assert [*(tmp_path / "_growing").glob("*")] == []
 
 
 async def test_a_monitored_folder_of_compressed_files_over_kills(tmp_path) -> None:

@@ -270,3 +270,24 @@ def test_avro_is_written_and_read_on_both_engines(spark: Any, tmp_path: Path) ->
         graph = select(folder, "avro", columns)
         assert comparable(on_streaming(graph)) == expected
         assert comparable(on_spark(graph, spark)) == expected
+
+
+def test_partitions_are_committed_compacted_and_compressed_on_both_engines(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A bounded job: each partition has one compressed file with all of its rows, and its success file."""
+    rows = ", ".join(f"({n}, '2024-01-0{1 + n % 3}')" for n in range(60))
+    for engine in (lambda graph: on_spark(graph, spark), on_streaming):
+        folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
+        script = (
+            f"CREATE TABLE out (n BIGINT, dt STRING) PARTITIONED BY (dt) WITH ('connector' = 'filesystem', 'path' = '{folder}', "
+            "'format' = 'json', 'sink.compression' = 'gzip', 'auto-compaction' = 'true', "
+            "'sink.rolling-policy.rollover-interval' = '1 h', 'sink.partition-commit.trigger' = 'partition-time', "
+            f"'sink.partition-commit.policy.kind' = 'success-file'); INSERT INTO out VALUES {rows}"
+        )
+        engine(plan_script(script, {"execution.engine": "streaming", "parallelism.default": "2"}).job_graph)
+        for day in range(3):
+            (file,) = (folder / f"dt=2024-01-0{1 + day}").glob("part-*.json.gz")
+            lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+            assert sorted(int(line.split(":")[1].strip(" }")) for line in lines) == list(range(day, 60, 3))
+            assert (file.parent / "_SUCCESS").read_bytes() == b""

@@ -78,6 +78,7 @@ def sink_table(sink: Sink, stream: Schema) -> n.TableRef:
         primary_key=sink.primary_key,
         guarantee=connector.sink_guarantee(info),
         sink_modes=tuple(connector.sink_modes(info)),
+        sink_shuffle=connector.sink_shuffle(info),
         location=connector.location,
     )
 

@@ -180,6 +180,15 @@ class Connector(ABC):
         table of which they are not."""
         return None
 
+    def sink_shuffle(self, table: TableInfo) -> tuple[str, ...] | None:
+        """The columns whose equal values must reach one writer; empty: one writer takes all rows; None: any writer takes
+        any row."""
+        return None
+
+    def sink_not_in_micro_batches(self, table: TableInfo) -> Sequence[str]:
+        """Options of ``table`` that cannot be kept where each micro-batch is a write of its own (streams on Spark)."""
+        return ()
+
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         """A new enumerator of ``table``."""
         raise NotImplementedError

@@ -43,6 +43,7 @@ class SourceContext:
             bytes). None: letters of this operator are not replayed with more than the record's bytes.
         store: The cluster's object store, if there is one.
         batch_rows: Greatest number of rows that a batch should have.
+        max_parallelism: Number of key groups; 0: rows are not partitioned by key groups.
         gathered: All committables of a checkpoint are given to one writer, in its ``open``.
     """
 
@@ -72,6 +73,7 @@ class SourceContext:
     store: Store | None = None
     #: Greatest number of rows a batch should have.
     batch_rows: int = 16_384
+    max_parallelism: int = 0
     #: All committables of a checkpoint are given to one writer, which commits them in ``open``.
     gathered: bool = False
 

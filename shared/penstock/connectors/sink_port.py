@@ -25,6 +25,14 @@ class SinkWriter(ABC):
     ``write`` only buffers or hands over; back-pressure is ``ready()``.
     """
 
+    #: Whether a restored writer chooses its committables with ``takes``; else they are dealt out in turn.
+    shares_committables: bool = False
+
+    def takes(self, ctx: SourceContext, number: int, item: bytes) -> bool:
+        """Whether this writer takes committable ``number``, ``item``, of those of all writers. Called before ``open``; exactly
+        one subtask must take each."""
+        return number % ctx.parallelism == ctx.subtask_index
+
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         """Connect, with ``ctx`` for the table and the subtask.
 
@@ -36,6 +44,9 @@ class SinkWriter(ABC):
     @abstractmethod
     def write(self, batch: Batch) -> None:
         """Take rows (with ``kinds`` when the sink takes changelogs)."""
+
+    def watermark(self, watermark: int) -> None:
+        """The rows written so far complete event time up to ``watermark`` (µs); 2**63 - 1: all input has ended."""
 
     def ready(self) -> bool:
         """Whether the writer takes rows now. If not, the task awaits ``wait_ready`` before the next

@@ -54,4 +54,5 @@ def source_context(
         bad_record=bad_record or fail,
         bad_message=bad_message,
         store=ctx.store,
+        max_parallelism=ctx.max_parallelism,
     )

@@ -1,6 +1,7 @@
 """Sinks: a task drives a connector's writer, with a two-phase commit.
 
-State: the list ``committables``, which a restored sink needs to repeat the commit of an epoch.
+State: the list ``committables``, which a restored sink needs to repeat the commit of an epoch; a union if the writer shares
+them.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class SinkOperator(SinkDriver):
         #: Whether the writer is being closed, or was.
         self._over = False
         self._restored: list[bytes] = []
+        #: Those of all subtasks, of which the writer takes some.
+        self._shared: list[bytes] = []
         #: The lock under which flushes, pre-commits and commits of the writer run, so that they never overlap.
         self._turn = asyncio.Lock()
 
@@ -70,6 +73,7 @@ class SinkOperator(SinkDriver):
         self._bad = BadRecords(ctx, self._spec.on_error)
         if restored is not None:
             self._restored = restored.lists.get("committables", [])
+            self._shared = restored.unions.get("committables", [])
 
     async def start(self) -> None:
         spec = self._spec
@@ -84,7 +88,8 @@ class SinkOperator(SinkDriver):
             bad_record=self._bad.record,
             pushed={"mode": spec.mode, "keys": list(spec.keys)},
         )
-        await writer.open(context, self._restored)
+        shared = [item for number, item in enumerate(self._shared) if writer.takes(context, number, item)]
+        await writer.open(context, self._restored + shared)
         self._writer = writer
         self.has_flush = type(writer).flush is not SinkWriter.flush
 
@@ -110,6 +115,10 @@ class SinkOperator(SinkDriver):
             letters.of_earlier_rows = True
         return iter(())
 
+    def on_watermark(self, watermark: int) -> Iterator[Output]:
+        self.writer.watermark(watermark)
+        return iter(())
+
     def ready(self) -> bool:
         return self.writer.ready()
 
@@ -124,11 +133,18 @@ class SinkOperator(SinkDriver):
         # This call ends the epoch at once; only its completion is awaited later.
         cut = self.writer.begin_checkpoint(checkpoint_id)
 
-        return OperatorSnapshot(pending=_Durable(cut, self._durable(cut)))
+        snapshot = OperatorSnapshot()
+        snapshot.pending = _Durable(cut, self._durable(cut, snapshot))
+        return snapshot
 
-    async def _durable(self, cut: Awaitable[list[bytes]]) -> dict[str, list[bytes]]:
+    async def _durable(
+        self, cut: Awaitable[list[bytes]], snapshot: OperatorSnapshot
+    ) -> dict[str, list[bytes]]:
         async with self._turn:
             committables = await cut
+        if self.writer.shares_committables:
+            snapshot.unions["committables"] = list(committables)
+            return {}
         return {"committables": list(committables)}
 
     def away(self) -> str | None:

@@ -41,6 +41,8 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
     guarantee: str = ""
     sink_modes: tuple[str, ...] = ("append",)
+    #: The columns whose equal values must reach one writer; empty: one writer takes all rows; None: any takes any.
+    sink_shuffle: tuple[str, ...] | None = None
     #: The rows of the source: ``append``: inserts alone; ``upsert``: the newest row of each primary key and
     #: deletions, of which only the key and the metadata are known; ``retract``: old and new rows of changes.
     changelog: Literal["append", "upsert", "retract"] = "append"

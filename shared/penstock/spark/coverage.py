@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.connectors.base import TableInfo
+from penstock.connectors.registry import get_connector
 from penstock.errors import UnsupportedError
-from penstock.jobgraph.specs import FunctionSourceSpec
+from penstock.jobgraph.specs import FunctionSourceSpec, SinkSpec
 from penstock.plan.engine import SPARK_CHECKPOINTS, check_stream_folder
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def check_streaming(graph: JobGraph) -> None:
         edges = {e.target_gate: e for e in graph.inputs_of(vertex.id)}
         for index, node in enumerate(vertex.operators):
             _check(node)
+            if isinstance(node.spec, SinkSpec):
+                _check_micro_batches(node.spec, node.name)
             reason = node.spec.not_streamed()
             if reason is not None:
                 raise UnsupportedError(
@@ -70,6 +74,18 @@ def check_streaming(graph: JobGraph) -> None:
                     remedy="write the first result into a table and read it in a second job, or run the job "
                     "with execution.engine = streaming",
                 )
+
+
+def _check_micro_batches(spec: SinkSpec, name: str) -> None:
+    refused = get_connector(spec.connector).sink_not_in_micro_batches(TableInfo(spec.physical, spec.options))
+    if refused:
+        raise UnsupportedError(
+            f"option '{refused[0]}' in Structured Streaming, where every micro-batch is written and committed by itself",
+            expected="a table without " + ", ".join(f"'{key}'" for key in refused),
+            got=f"'{refused[0]}' = '{spec.options[refused[0]]}'",
+            where=f"operator '{name}'",
+            remedy="remove these options, or run the job with execution.engine = streaming",
+        )
 
 
 def _check(node: OperatorNode) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.connectors.base import TableInfo
 from penstock.connectors.jdbc.connector import only_spark
 from penstock.connectors.registry import get_connector
 from penstock.operators.constraints import Constraints
@@ -21,6 +22,8 @@ from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
 
     from penstock.jobgraph.specs import SinkSpec
 
@@ -59,13 +62,24 @@ def write(frame: Frame, table: TableWrite) -> None:
         frame = _checked(frame, spec)
     if spec.connector == "jdbc" and jdbc.write(frame, table):
         return
-    rows = frame.df.select(*frame.columns())
+    rows = _spread(frame, spec)
     if spec.connector == "blackhole":
         rows.write.format("noop").mode("overwrite").save()
     elif spec.connector in _HERE or get_connector(spec.connector).in_process:
         asyncio.run(_write_here(frame, table))
     else:
         write_table(rows, table)
+
+
+def _spread(frame: Frame, spec: SinkSpec) -> DataFrame:
+    """The rows, so distributed over Spark's tasks that those meet in one that the connector wants in one writer."""
+    rows = frame.df.select(*frame.columns())
+    together = get_connector(spec.connector).sink_shuffle(TableInfo(spec.physical, spec.options))
+    if together is None:
+        return rows
+    if not together:
+        return rows.coalesce(1)
+    return rows.repartition(*(frame.column(spec.schema.index(name)) for name in together))
 
 
 def _checked(frame: Frame, spec: SinkSpec) -> Frame:

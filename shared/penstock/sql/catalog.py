@@ -281,6 +281,7 @@ def sink_ref(
         primary_key=table.primary_key,
         guarantee=connector.sink_guarantee(info),
         sink_modes=tuple(connector.sink_modes(info)),
+        sink_shuffle=connector.sink_shuffle(info),
         location=connector.location,
     )
 

@@ -11,7 +11,7 @@ from penstock.errors import ConnectorError
 from penstock.formats import file_format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class FilesystemConnector(DeclaredConnector):
@@ -37,12 +37,16 @@ class FilesystemConnector(DeclaredConnector):
         super().validate(table, role=role)
         schema = table.schema
         from penstock.connectors.filesystem.partitions import Partitioning
+        from penstock.connectors.filesystem.writing import check_writing
 
         partitioning = Partitioning.of(table)
         if partitioning is not None:
             partitioning.check(table.options["path"])
             schema = partitioning.data
-        file_format(table.options.get("format"), where="connector 'filesystem'").check(schema, table.options)
+        format_ = file_format(table.options.get("format"), where="connector 'filesystem'")
+        format_.check(schema, table.options)
+        if role == "sink":
+            check_writing(OPTIONS.read(table.options), format_, table.options, partitioning)
         if role == "source" and "source.monitor-interval" not in table.options:
             self._check_there(table)
 
@@ -88,6 +92,17 @@ class FilesystemConnector(DeclaredConnector):
 
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"
+
+    def sink_shuffle(self, table: TableInfo) -> tuple[str, ...] | None:
+        from penstock.connectors.filesystem.writing import shuffled_by
+
+        return shuffled_by(OPTIONS.read(table.options), table)
+
+    def sink_not_in_micro_batches(self, table: TableInfo) -> Sequence[str]:
+        from penstock.connectors.filesystem.writing import STREAMING_ONLY
+
+        options = OPTIONS.read(table.options)
+        return [key for key in STREAMING_ONLY if options[key] != OPTIONS.options[key].default]
 
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         from penstock.connectors.filesystem.source import FileEnumerator

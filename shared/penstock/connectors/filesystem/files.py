@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.filesystem.paths import LASTING_ERRNOS
+from penstock.errors import ConnectorError, ExternalError
+
+if TYPE_CHECKING:
+    from penstock.formats.api import RowFile
+    from penstock.formats.compressing import CompressedFile
 
 
 class CountingFile:
@@ -44,3 +52,42 @@ class CountingFile:
         if not self.closed:
             self.closed = True
             self._handle.close()
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A file that a sink writes. ``folder``: the partition's folder below the table's; empty without partitions. Times are ms
+    since the epoch: when it was begun, and when rows were written last."""
+
+    folder: str
+    path: str
+    file: CountingFile
+    rows: RowFile
+    created_ms: int
+    written_ms: int
+    compressed: CompressedFile | None = None
+    #: Whether the visible file ends with this part; else the next part continues it.
+    ends: bool = False
+
+    def close(self) -> None:
+        """Write the ends of the format and of the compression, and close the file. Blocks."""
+        self.rows.close()
+        if self.compressed is not None:
+            self.compressed.close()
+        self.file.close()
+
+
+def write_error(err: Exception, folder: str) -> Exception:
+    """``err`` as an error that names the ``folder`` in which a file cannot be written."""
+    if isinstance(err, OSError):
+        # A full disk may recover by itself; permissions and wrong paths do not.
+        kind = ConnectorError if err.errno in LASTING_ERRNOS else ExternalError
+        out = kind(
+            "cannot write a file",
+            got=str(err),
+            where=folder,
+            remedy="check the disk's space and the folder's permissions on every task manager",
+        )
+        out.__cause__ = err
+        return out
+    return err

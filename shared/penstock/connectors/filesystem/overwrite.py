@@ -8,25 +8,32 @@ them readers see some old and some new rows, because a file system has no transa
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.connectors.filesystem.committables import PendingFile, decoded
 from penstock.connectors.filesystem.paths import join
-from penstock.connectors.filesystem.sink import FileSink, PendingFile
+from penstock.connectors.filesystem.sink import FileSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.connectors.base import SourceContext
+    from penstock.connectors.base import SourceContext, TableInfo
 
 
 class OverwritingFileSink(FileSink):
     """The sink of INSERT OVERWRITE: old files are replaced when the job has ended."""
 
+    def __init__(self, table: TableInfo) -> None:
+        super().__init__(table)
+        self._rolling = replace(self._rolling, grows=False)  # all files stay hidden until the end anyway
+
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         await super().open(ctx, ())
-        self._uncommitted = [msgspec.json.decode(item, type=PendingFile) for item in restored]
+        self._uncommitted = [item for item in decoded(restored) if isinstance(item, PendingFile)]
 
     async def commit(self, checkpoint_id: int) -> None:
         """Commits nothing yet: the committables pass from checkpoint to checkpoint until the end."""
@@ -40,7 +47,9 @@ class OverwritingFileSink(FileSink):
 
     async def finish(self) -> None:
         await self.ctx.run(self._delete_others)
-        await self._rename(self._uncommitted)
+        await self._show(self._uncommitted)
+        if self._commits is not None:
+            await self.ctx.run(partial(self._tell, sorted(self._written())))
         self._uncommitted = []
         await self.ctx.run(self._sweep)
 
@@ -56,9 +65,15 @@ class OverwritingFileSink(FileSink):
         the folders of the written partitions and of the partition that PARTITION names, even if no row came."""
         if self._partitioning is None or self._options["sink.truncate"]:
             return {self._folder}
-        folders = {item.final.rpartition("/")[0] for item in self._uncommitted}
+        folders = {join(self._folder, folder) for folder in self._written()}
         static = self._options["sink.static-partition"]
         if static is not None:
             texts = msgspec.json.decode(static, type=tuple[str | None, ...])
             folders.add(join(self._folder, self._partitioning.folder(texts)))
         return folders
+
+    def _written(self) -> set[str]:
+        """The partitions that rows were written into."""
+        return {
+            item.final.removeprefix(self._folder).strip("/").rpartition("/")[0] for item in self._uncommitted
+        }

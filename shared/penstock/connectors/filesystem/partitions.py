@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
+from penstock.columnar.hashing import hash_columns, key_groups, subtask_of_key_group
 from penstock.connectors.filesystem.paths import Files, has_wildcard, open_files
 from penstock.errors import ConnectorError, PenstockError
 from penstock.functions.evaluate import compile_predicate
@@ -243,6 +244,14 @@ class Partitioning:
                     + (type_.with_nullable(True).sql() if text is None else "STRING"),
                 ) from None
         return tuple(out)
+
+    def writer_of(self, folder: str, parallelism: int, max_parallelism: int) -> int:
+        """The subtask that gets the rows of a partition when rows are sent by the hash of the partition columns."""
+        path = f"{folder}/file"
+        values = self.values(self.texts("", path), folder)
+        row = Batch.of(Schema(tuple(Field(key, self.key_type(key)) for key in self.keys)), [values])
+        groups = key_groups(hash_columns(row.columns), max_parallelism)
+        return int(subtask_of_key_group(groups, parallelism, max_parallelism)[0])
 
     # -- rows -------------------------------------------------------------------------------
 

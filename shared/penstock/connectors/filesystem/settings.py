@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.lookup import LOOKUP_OPTIONS
 from penstock.errors import SpecError
+from penstock.formats.compressing import COMPRESSIONS
+from penstock.functions.zones import find_zone
 from penstock.options import (
     Option,
     OptionSet,
@@ -29,6 +31,21 @@ def _name_part(value: str) -> str:
     return value
 
 
+def _zone(value: str) -> str:
+    if find_zone(value) is None:
+        raise SpecError("not a time zone", expected="'UTC', 'Europe/Berlin' or 'GMT+08:00'", got=repr(value))
+    return value
+
+
+def _hidden_name(value: str) -> str:
+    if "/" in value or not value.startswith(("_", ".")):
+        raise SpecError(
+            "not the name of a hidden file", expected="a name that begins with '_' or '.': others are read as data",
+            got=repr(value),
+        )  # fmt: skip
+    return value
+
+
 def _regex(value: str) -> re.Pattern[str]:
     try:
         return re.compile(value)
@@ -47,6 +64,26 @@ OPTIONS = OptionSet(
         Option("source.monitor-interval", duration_ms, None, "Look for new files this often: an unbounded source.", role="source"),
         Option("source.path.regex-pattern", _regex, None, "Read only files whose whole path this regular expression matches.", role="source"),
         Option("sink.rolling-policy.file-size", bytes_size, 128 << 20, "A file is closed at about this size.", role="sink"),
+        Option("sink.rolling-policy.rollover-interval", duration_ms, None, "A file of lines grows over checkpoints until it is this old.", role="sink"),
+        Option("sink.rolling-policy.inactivity-interval", duration_ms, None, "A file of lines grows over checkpoints until no row came for this long.", role="sink"),
+        Option("sink.rolling-policy.check-interval", duration_ms, 60_000, "How often the ages of files are looked at between checkpoints.", role="sink"),
+        Option("sink.compression", choice("none", *COMPRESSIONS), "none", "How files of lines are compressed.", role="sink"),
+        Option("sink.parallelism", positive, None, "Subtasks that write; default: those of the operator before.", role="sink"),
+        Option("sink.shuffle-by-partition.enable", boolean, False, "All rows of a partition go to one subtask.", role="sink"),
+        Option("auto-compaction", boolean, False, "All rows of a partition go to one subtask and into one file, up to 'compaction.file-size'.", role="sink"),
+        Option("compaction.file-size", bytes_size, None, "With 'auto-compaction': a file is closed at about this size.", role="sink"),
+        Option("compaction.parallelism", positive, None, "With 'auto-compaction': subtasks that write.", role="sink"),
+        Option("sink.partition-commit.trigger", choice("process-time", "partition-time"), "process-time", "The time that makes a partition complete.", role="sink"),
+        Option("sink.partition-commit.delay", duration_ms, 0, "A partition is committed so long after its time.", role="sink"),
+        Option("sink.partition-commit.watermark-time-zone", _zone, "UTC", "The time zone of partitions' times.", role="sink"),
+        Option("sink.partition-commit.policy.kind", text, None, "What a commit does: success-file, custom, or both.", role="sink"),
+        Option("sink.partition-commit.policy.class", text, None, "The class of the policy 'custom'.", role="sink"),
+        Option("sink.partition-commit.policy.class.parameters", text, None, "What the class is made with, with ';' between.", role="sink"),
+        Option("sink.partition-commit.success-file.name", _hidden_name, "_SUCCESS", "The name of the success file.", role="sink"),
+        Option("partition.time-extractor.kind", choice("default", "custom"), "default", "How a partition's time is found.", role="sink"),
+        Option("partition.time-extractor.class", text, None, "The class of the extractor 'custom'.", role="sink"),
+        Option("partition.time-extractor.timestamp-pattern", text, None, "The text of a partition's time, with $column for values.", role="sink"),
+        Option("partition.time-extractor.timestamp-formatter", text, None, "The pattern of that text.", role="sink"),
         Option("sink.part-prefix", _name_part, "part", "Begins the names of files.", role="sink"),
         Option("sink.part-suffix", _name_part, "", "Ends the names of files; without one the format does, '.parquet'.", role="sink"),
         Option("sink.overwrite", boolean, False, "What INSERT OVERWRITE sets: at the end the new files take the place of all others.", role="sink"),

@@ -5,6 +5,9 @@ the committables. When the checkpoint is complete each is renamed to
 ``<path>/part-<tag>-<subtask>-<checkpoint>-<n>.<format>`` (``tag``: job and operator), of a
 partitioned table to its partition's folder below ``<path>``. A rename can be repeated: if the pending file is
 gone and its target exists, the file was committed.
+With a time in the rolling policy a file of lines outlives checkpoints: its parts, one for each checkpoint, move to
+``<path>/_growing/`` and become one file when it ends (``rolling``). A partition that is complete is committed
+behind the checkpoint that shows its last files (``partition_commit``).
 Files of an aborted checkpoint belong to the next one. Pending files of earlier attempts are deleted once a
 checkpoint of this attempt is complete, because every subtask has then committed the files that it restored.
 """
@@ -18,60 +21,60 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import SinkWriter, TableInfo
-from penstock.connectors.filesystem.files import CountingFile
+from penstock.connectors.filesystem.committables import (
+    PENDING_FOLDER,
+    GrowingFile,
+    OpenPartition,
+    PendingFile,
+    decoded,
+    encode,
+    keep,
+    show,
+)
+from penstock.connectors.filesystem.files import CountingFile, OpenFile, write_error
+from penstock.connectors.filesystem.partition_commit import (
+    END_OF_TIME,
+    CommittedPartition,
+    partition_commits,
+    policies,
+)
 from penstock.connectors.filesystem.partitions import Partitioning
 from penstock.connectors.filesystem.parts import file_format_of
-from penstock.connectors.filesystem.paths import LASTING_ERRNOS, Files, join, open_files
+from penstock.connectors.filesystem.paths import Files, join, open_files
+from penstock.connectors.filesystem.rolling import GrowingFiles, RollingPolicy
 from penstock.connectors.filesystem.settings import OPTIONS
-from penstock.errors import ConnectorError, ExternalError
+from penstock.connectors.filesystem.writing import shuffled_by
 from penstock.formats import get_format
+from penstock.formats.compressing import COMPRESSIONS, CompressedFile
+from penstock.formats.lines import LineFiles
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from penstock.connectors.base import SourceContext
-    from penstock.formats.api import RowFile
     from penstock.types import Batch
 
 _log = EventLog("penstock.connectors.filesystem")
 
-PENDING_FOLDER = "_pending"
 #: Rows written at a time on the data thread.
 _STEP_ROWS = 4_096
 _MAX_QUEUED_ROWS = 65_536
 
 
-class PendingFile(msgspec.Struct, frozen=True):
-    """A committable: rename ``pending`` to ``final``."""
-
-    checkpoint_id: int
-    pending: str
-    final: str
-
-
-@dataclass(slots=True)
-class _Open:
-    """An open file. ``folder``: the partition's folder below the table's; empty without partitions."""
-
-    folder: str
-    path: str
-    file: CountingFile
-    rows: RowFile
-
-
 @dataclass(slots=True)
 class _Cut:
     checkpoint_id: int
-    done: asyncio.Future[None]
+    watermark: int
+    done: asyncio.Future[list[bytes]]
 
 
 class FileSink(SinkWriter):
     """Writes files that become visible when their checkpoint is complete."""
+
+    shares_committables = True
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
@@ -83,9 +86,18 @@ class FileSink(SinkWriter):
         self._partitioning = Partitioning.of(table)
         self._schema = table.schema if self._partitioning is None else self._partitioning.data
         #: Open files by folder; the file that was written last comes last.
-        self._open_files: dict[str, _Open] = {}
-        self._closed: list[_Open] = []  # pending files since the last cut
+        self._open_files: dict[str, OpenFile] = {}
+        self._closed: list[OpenFile] = []  # pending files since the last cut
         self._uncommitted: list[PendingFile] = []
+        self._rolling = RollingPolicy.of(self._options, lines=isinstance(self._writing, LineFiles))
+        self._growing = GrowingFiles(self._rolling)
+        #: Parts of growing files by the checkpoint after which they must outlive a restart.
+        self._to_keep: list[tuple[int, str]] = []
+        #: Parts that have been moved there, or are shown.
+        self._kept: set[str] = set()
+        self._next_look_ms = 0
+        self._commits = partition_commits(self._options, self._partitioning)
+        self._watermark = -END_OF_TIME
         self._number = 0
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -93,11 +105,31 @@ class FileSink(SinkWriter):
         self._failure: BaseException | None = None
         self._swept = False
 
+    def takes(self, ctx: SourceContext, number: int, item: bytes) -> bool:
+        """A partition, and what grows in it, stay with the writer that gets its rows."""
+        (found,) = decoded([item])
+        if isinstance(found, PendingFile) or not shuffled_by(self._options, self._table):
+            return super().takes(ctx, number, item)
+        assert self._partitioning is not None
+        owner = self._partitioning.writer_of(found.folder, ctx.parallelism, ctx.max_parallelism)
+        return owner == ctx.subtask_index
+
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         await self._locate(ctx)
-        await self._rename([msgspec.json.decode(item, type=PendingFile) for item in restored])
+        await self._restore(restored)
         self._room.set()
         self._task = asyncio.create_task(self._pump())
+
+    async def _restore(self, restored: Sequence[bytes]) -> None:
+        items = decoded(restored)
+        await self._show([item for item in items if isinstance(item, PendingFile)])
+        growing = [item for item in items if isinstance(item, GrowingFile)]
+        await self.ctx.run(partial(keep, self._files, [part for file in growing for part in file.parts]))
+        self._growing.adopt(growing)
+        self._kept = {part for file in growing for part in file.parts}
+        if self._commits is not None:
+            partitions = [item for item in items if isinstance(item, OpenPartition)]
+            self._commits.adopt(partitions, ripe=self.ctx.gathered)
 
     async def _locate(self, ctx: SourceContext) -> None:
         self.ctx = ctx
@@ -149,13 +181,18 @@ class FileSink(SinkWriter):
                 self._work.clear()
                 await self._work.wait()
         except Exception as err:
-            self._failure = _describe(err, self._folder)
+            self._failure = write_error(err, self._folder)
             self._room.set()
             for item in self._queue:
                 if isinstance(item, _Cut) and not item.done.done():
                     item.done.set_exception(self._failure)
 
+    def watermark(self, watermark: int) -> None:
+        self._watermark = max(self._watermark, watermark)
+
     async def _write_rows(self, batch: Batch) -> None:
+        if self._rolling.timed and self.ctx.now_ms() >= self._next_look_ms:
+            await self._end_old()
         if self._partitioning is None:
             await self._write_into("", batch)
         else:
@@ -165,36 +202,57 @@ class FileSink(SinkWriter):
         if self._queued_rows < _MAX_QUEUED_ROWS:
             self._room.set()
 
+    async def _end_old(self) -> None:
+        """End the files whose time is over, so that the rows that follow are in new ones."""
+        now_ms = self.ctx.now_ms()
+        self._next_look_ms = now_ms + self._rolling.check_ms
+        for folder, current in list(self._open_files.items()):
+            before = self._growing.get(folder)
+            created_ms = current.created_ms if before is None else before.created_ms
+            if self._rolling.old(created_ms, current.written_ms, now_ms):
+                await self._close_file(folder, ends=True)
+
     async def _write_into(self, folder: str, batch: Batch) -> None:
         run = self.ctx.run
         current = self._open_files.pop(folder, None)
         if current is None:
             if len(self._open_files) >= self._options["sink.max-open-files"]:
                 await self._close_file(next(iter(self._open_files)))
+            self._growing.before_rows(folder, self.ctx.now_ms())
             current = await run(partial(self._new_file, folder))
         self._open_files[folder] = current
+        current.written_ms = self.ctx.now_ms()
+        if self._commits is not None:
+            self._commits.wrote(folder, current.written_ms)
         if self._writing.native_writer:
             await run(partial(current.rows.write, batch))
         else:
             current.rows.write(batch)  # Python encodes the rows, so this must not run in the helper thread
             await asyncio.sleep(0)
-        if current.file.written >= self._options["sink.rolling-policy.file-size"]:
-            await self._close_file(folder)
+        before = self._growing.get(folder)
+        if current.file.written + (before.size if before else 0) >= self._rolling.size:
+            await self._close_file(folder, ends=True)
 
-    def _new_file(self, folder: str) -> _Open:
-        ctx = self.ctx
-        name = f"{self._pending_prefix}{ctx.attempt:06d}-{ctx.subtask_index}-{self._number}"
-        self._number += 1
-        path = join(self._folder, PENDING_FOLDER, name)
+    def _new_file(self, folder: str) -> OpenFile:
+        path = join(self._folder, PENDING_FOLDER, self._new_name())
         file = CountingFile(self._files.open_output(path))
-        return _Open(folder, path, file, self._writing.writer(file, self._schema, self._table.options))
+        compression = self._options["sink.compression"]
+        compressed = None if compression == "none" else CompressedFile(file, compression)
+        rows = self._writing.writer(compressed or file, self._schema, self._table.options)
+        now_ms = self.ctx.now_ms()
+        return OpenFile(folder, path, file, rows, now_ms, now_ms, compressed)
 
-    async def _close_file(self, folder: str) -> None:
+    def _new_name(self) -> str:
+        self._number += 1
+        ctx = self.ctx
+        return f"{self._pending_prefix}{ctx.attempt:06d}-{ctx.subtask_index}-{self._number}"
+
+    async def _close_file(self, folder: str, *, ends: bool = False) -> None:
         current = self._open_files.pop(folder)
+        current.ends = ends
 
         def close() -> None:
-            current.rows.close()
-            current.file.close()
+            current.close()
             self._files.sync(current.path)
 
         await self.ctx.run(close)
@@ -203,14 +261,14 @@ class FileSink(SinkWriter):
     # -- commit -------------------------------------------------------------------------
 
     def begin_checkpoint(self, checkpoint_id: int) -> Awaitable[list[bytes]]:
-        cut = _Cut(checkpoint_id, asyncio.get_running_loop().create_future())
+        cut = _Cut(checkpoint_id, self._watermark, asyncio.get_running_loop().create_future())
         self._queue.append(cut)
         self._work.set()
 
         async def durable() -> list[bytes]:
             self._check()
-            await cut.done
-            return [msgspec.json.encode(f) for f in self._uncommitted if f.checkpoint_id <= checkpoint_id]
+            others = await cut.done
+            return [encode(f) for f in self._uncommitted if f.checkpoint_id <= checkpoint_id] + others
 
         return durable()
 
@@ -219,35 +277,85 @@ class FileSink(SinkWriter):
             for folder in list(self._open_files):
                 await self._close_file(folder)
         except Exception as err:
-            cut.done.set_exception(_describe(err, self._folder))
+            cut.done.set_exception(write_error(err, self._folder))
             raise
+        now_ms, ended = self.ctx.now_ms(), cut.watermark == END_OF_TIME or self.ctx.gathered
+        ripe = set() if self._commits is None else self._commits.cut(
+            cut.checkpoint_id, cut.watermark, now_ms, ended=ended
+        )  # fmt: skip
+        self._name(cut.checkpoint_id, self._ended_files(now_ms, ripe, ended=ended))
+        growing = self._growing.all()
+        self._to_keep += [(cut.checkpoint_id, part) for file in growing for part in file.parts]
+        partitions = [] if self._commits is None else self._commits.state()
+        if not cut.done.done():
+            cut.done.set_result([*map(encode, growing), *map(encode, partitions)])
+
+    def _ended_files(self, now_ms: int, ripe: set[str], *, ended: bool) -> list[GrowingFile]:
+        """The files that end at this barrier. Those that do not stay in ``_growing``."""
+        files, closed = [], self._closed
+        self._closed = []
+        for part in closed:
+            file = GrowingFile(part.folder, (part.path,), part.file.written, part.created_ms, part.written_ms)
+            if not self._rolling.grows:
+                files.append(file)
+                continue
+            self._growing.add(file)
+            if part.ends:
+                files.append(self._growing.end(part.folder))
+        return files + self._growing.ripe(now_ms, ripe, all_of_them=ended)
+
+    def _name(self, checkpoint_id: int, files: Sequence[GrowingFile]) -> None:
+        """Give the files that end their visible names."""
         begin = self._options["sink.part-prefix"]
         end = self._options["sink.part-suffix"] or f".{get_format(self._format).extension}"
-        for n, pending in enumerate(self._closed):
-            name = f"{begin}-{self._tag}-{self.ctx.subtask_index}-{cut.checkpoint_id}-{n}{end}"
-            names = (pending.folder, name) if pending.folder else (name,)
-            final = join(self._folder, *names)
-            self._uncommitted.append(PendingFile(cut.checkpoint_id, pending.path, final))
-        self._closed = []
-        if not cut.done.done():
-            cut.done.set_result(None)
+        if (compression := self._options["sink.compression"]) != "none":
+            end += f".{COMPRESSIONS[compression]}"
+        for n, file in enumerate(files):
+            name = f"{begin}-{self._tag}-{self.ctx.subtask_index}-{checkpoint_id}-{n}{end}"
+            final = join(self._folder, *((file.folder, name) if file.folder else (name,)))
+            self._uncommitted.append(PendingFile(checkpoint_id, file.parts[0], final, file.parts[1:]))
 
     async def commit(self, checkpoint_id: int) -> None:
-        ripe = [f for f in self._uncommitted if f.checkpoint_id <= checkpoint_id]
-        await self._rename(ripe)
+        await self._show([f for f in self._uncommitted if f.checkpoint_id <= checkpoint_id])
+        self._kept |= {
+            p for f in self._uncommitted for p in (f.pending, *f.more) if f.checkpoint_id <= checkpoint_id
+        }
         self._uncommitted = [f for f in self._uncommitted if f.checkpoint_id > checkpoint_id]
+        parts = {p for of, p in self._to_keep if of <= checkpoint_id} - self._kept
+        if parts:
+            await self.ctx.run(partial(keep, self._files, sorted(parts)))
+        self._to_keep = [(of, part) for of, part in self._to_keep if of > checkpoint_id]
+        self._kept = (self._kept | parts) & {part for file in self._growing.all() for part in file.parts}
+        await self._commit_partitions(checkpoint_id)
         if not self._swept:
             self._swept = True
             await self.ctx.run(self._sweep)
 
-    async def _rename(self, files: Sequence[PendingFile]) -> None:
-        def rename() -> None:
+    async def _commit_partitions(self, checkpoint_id: int) -> None:
+        if self._commits is not None and (due := self._commits.due(checkpoint_id)):
+            await self.ctx.run(partial(self._tell, due))
+            self._commits.committed(checkpoint_id)
+
+    def _tell(self, folders: Sequence[str]) -> None:
+        """Let the commit policies act on partitions that are complete."""
+        assert self._partitioning is not None
+        found = policies(self._options)
+        for folder in folders:
+            texts = self._partitioning.texts("", f"{folder}/file")
+            path = join(self._folder, folder)
+            partition = CommittedPartition(path, self._partitioning.keys, texts, self._files)
+            for policy in found:
+                policy.commit(partition)
+            _log.info("partition_committed", path=path)
+
+    async def _show(self, files: Sequence[PendingFile]) -> None:
+        def show_all() -> None:
             for item in files:
-                if not self._files.rename(item.pending, item.final) and not self._files.exists(item.final):
-                    raise _gone(item)
+                joined = join(self._folder, PENDING_FOLDER, self._new_name())
+                show(self._files, item, joined)
 
         if files:
-            await self.ctx.run(rename)
+            await self.ctx.run(show_all)
 
     def _sweep(self) -> None:
         """Delete the uncommitted files of earlier attempts of this operator; only subtask 0 does this."""
@@ -262,7 +370,14 @@ class FileSink(SinkWriter):
                 self._files.delete(info.path)
 
     def needs_commit(self) -> bool:
-        return bool(self._queue or self._open_files or self._closed or self._uncommitted)
+        return bool(
+            self._queue
+            or self._open_files
+            or self._closed
+            or self._uncommitted
+            or self._growing
+            or self._commits
+        )
 
     async def close(self) -> None:
         if self._task is not None:
@@ -275,37 +390,8 @@ class FileSink(SinkWriter):
         opened, self._open_files = list(self._open_files.values()), {}
         for current in opened:
             try:
-                current.rows.close()
-                current.file.close()
+                current.close()
             except (OSError, ValueError) as err:
                 _log.debug("file_close_failed", path=current.path, error=err)
         for file in (*self._closed, *opened):
             self._files.delete(file.path)
-
-
-def _describe(err: Exception, folder: str) -> Exception:
-    if isinstance(err, OSError):
-        # A full disk may recover by itself; permissions and wrong paths do not.
-        kind = ConnectorError if err.errno in LASTING_ERRNOS else ExternalError
-        out = kind(
-            "cannot write a file",
-            got=str(err),
-            where=folder,
-            remedy="check the disk's space and the folder's permissions on every task manager",
-        )
-        out.__cause__ = err
-        return out
-    return err
-
-
-def _gone(item: PendingFile) -> ConnectorError:
-    error = ConnectorError(
-        "output that was ready to be committed is gone",
-        expected=f"the pending file {item.pending}",
-        got="neither it nor its target: somebody else removed it while the job ran",
-        where=item.final,
-        remedy="restore the file, or begin the job anew with an empty folder; nothing but this job may delete "
-        "in _pending",
-    )
-    error.retryable = True  # the file may come back: a folder that was not mounted
-    return error

@@ -70,6 +70,12 @@ class Hosted(Connector):
     def row_changes(self, table: TableInfo) -> ChangedBy | None:
         return self.inner.row_changes(table)
 
+    def sink_shuffle(self, table: TableInfo) -> tuple[str, ...] | None:
+        return self.inner.sink_shuffle(table)
+
+    def sink_not_in_micro_batches(self, table: TableInfo) -> Sequence[str]:
+        return self.inner.sink_not_in_micro_batches(table)
+
     def enumerator(self, table: TableInfo) -> SourceEnumerator:
         return HelperEnumerator(self._found_by, table, self.inner.enumerator(table))
 

@@ -23,7 +23,11 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
     inp = final_rows(tr, node, node.input)
     how = tr.modes.sinks[id(node)]
     table = node.table
-    asked = node.parallelism or table.parallelism("sink.parallelism")
+    asked = (
+        node.parallelism
+        or table.parallelism("sink.parallelism")
+        or table.parallelism("compaction.parallelism")
+    )
     parallelism = 1 if table.connector == "collect" else asked or inp.source.parallelism
     if how.materialize:
         source, width = tr.keyed(inp, how.keys)
@@ -35,8 +39,13 @@ def sink(tr: Translator, node: Sink) -> PlannedOperator:
         )  # fmt: skip
         inp = OperatorInput(made)
         parallelism = 1 if table.connector == "collect" else asked or width
+    if table.sink_shuffle == ():
+        parallelism = 1
     if parallelism == 1:
         inp = tr.single(inp)
+    elif table.sink_shuffle:
+        # Rows of one partition keep their order, and no change of a row crosses from one partition to another.
+        inp = OperatorInput(inp.source, Hash(tuple(map(table.schema.index, table.sink_shuffle))), inp.tag)
     elif how.mode != "append" and how.keys and inp.source.parallelism != parallelism:
         inp = OperatorInput(inp.source, Hash(how.keys), inp.tag)
     elif how.mode != "append" and not how.keys and inp.source.parallelism != parallelism:
