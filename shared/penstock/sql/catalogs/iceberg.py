@@ -12,6 +12,7 @@ from penstock.connectors.iceberg.catalog import open_catalog, reached
 from penstock.errors import UnsupportedError
 from penstock.secrets import resolved
 from penstock.sql.catalogs.port import ChangedError, Properties, StoredCatalog
+from penstock.sql.catalogs.stating import create_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,13 +86,11 @@ class IcebergCatalog(StoredCatalog):
             found = self._with(lambda c: c.load_table((*database.split("."), name)))
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        columns = ",\n".join(
-            f"  `{f.name}` {sql_type(f.type)}{'' if f.nullable else ' NOT NULL'}" for f in arrow_schema(found)
-        )
-        options = ",\n".join(
-            f"  {_quoted(k)} = {_quoted(v)}" for k, v in self.given_options(database, name).items()
-        )
-        return f"CREATE TABLE `{name}` (\n{columns}\n) WITH (\n{options}\n)"
+        columns = [
+            (field.name, sql_type(field.type) + ("" if field.nullable else " NOT NULL"))
+            for field in arrow_schema(found)
+        ]
+        return create_statement(name, columns, (), self.given_options(database, name))
 
     def put_table(self, database: str, name: str, statement: str, *, seen: str | None) -> None:
         raise UnsupportedError(
@@ -161,7 +160,3 @@ def sql_type(type_: pa.DataType) -> str:
             f"a column of Iceberg with the type {type_}", expected=", ".join(known.values())
         )
     return known[str(type_)]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
