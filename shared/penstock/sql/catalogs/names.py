@@ -159,11 +159,20 @@ class SessionCatalogs:
     def path(self, text: str) -> tuple[str, str, str]:
         """(catalog, database, table) of a table's name."""
         parts = text.split(".")
-        if len(parts) >= 3 and self.known(parts[0]):
+        named = len(parts) >= 3 and self.known(parts[0])
+        catalog, rest = (parts[0], parts[1:]) if named else (self.catalog, parts)
+        if catalog != OWN_CATALOG and (place := self._located(catalog, rest)) is not None:
+            return catalog, *place
+        if named:
             return parts[0], ".".join(parts[1:-1]), parts[-1]
         if len(parts) == 2 and (self.catalog != OWN_CATALOG or parts[0] == OWN_DATABASE):
             return self.catalog, parts[0], parts[1]
         return self.catalog, self.database, text
+
+    def _located(self, catalog: str, parts: list[str]) -> tuple[str, str] | None:
+        opened = self.opened(catalog, f"name '{'.'.join(parts)}'")
+        current = self.database if catalog == self.catalog else opened.default_database
+        return opened.located(parts, current)
 
     def canonical(self, text: str) -> str:
         """A table's name as plans write it: one part in the session's own database, else three parts."""

@@ -28,6 +28,7 @@ TYPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("catalog-type", "catalog-name", "warehouse", "credential", "token", "scope", "prefix", "s3.", "gcs.",
          "adls.", "hdfs.", "rest.", "header.", "client.", "oauth2-", "sql."),
     ),
+    "jdbc": (("base-url", _DEFAULT), ("username", "password")),
 }  # fmt: skip
 
 
@@ -68,9 +69,13 @@ def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCat
         settings = {k.removeprefix("fs."): read[k] for k in read if k.startswith("fs.")}
         url = read["path"] if "://" in read["path"] else f"file://{os.path.abspath(read['path'])}"
         return LogCatalog(open_store(url, settings), database)
+    own = {k: v for k, v in plain.items() if k not in ("type", "comment", _DEFAULT)}
+    if kind == "jdbc":
+        from penstock.sql.catalogs.jdbc import JdbcCatalog
+
+        return JdbcCatalog(name, own, database)
     from penstock.sql.catalogs.iceberg import IcebergCatalog
 
-    own = {k: v for k, v in plain.items() if k not in ("type", "comment", _DEFAULT)}
     return IcebergCatalog(name, own, database)
 
 

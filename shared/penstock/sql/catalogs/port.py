@@ -66,6 +66,11 @@ class StoredCatalog(ABC):
         self.put_table(database, new, statement, seen=None)
         self.drop_table(database, name)
 
+    def located(self, parts: Sequence[str], current: str) -> tuple[str, str] | None:
+        """(database, table) of a name without its catalog, where a table's own name may have several parts; None: it has
+        one. ``current``: the database of a name without one."""
+        return None
+
     def given_options(self, database: str, name: str) -> Mapping[str, str]:
         """Options that the catalog gives to its tables; their statements need not name them."""
         return {}
