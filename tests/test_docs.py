@@ -77,7 +77,7 @@ def test_every_sql_block_is_planned(module_folder: Path) -> None:
 
 #: A page of its own for a connector: its examples are planned as those of the others.
 #: Pages whose tables are looked up in a server when they are planned; a test with that server runs their SQL.
-ON_REAL_SERVERS = {"connectors/mysql-cdc.md", "connectors/postgres-cdc.md"}
+ON_REAL_SERVERS = {"connectors/jdbc.md", "connectors/mysql-cdc.md", "connectors/postgres-cdc.md"}
 CONNECTOR_PAGES = [f"connectors/{page.name}" for page in sorted((DOCS / "connectors").glob("*.md"))]
 
 

@@ -1,0 +1,134 @@
+"""A table of PostgreSQL read in parts, joined with another by look-ups, and written by key and appended, on a real cluster: slots,
+task managers and the server are killed, and every row is right."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.client import ClusterClient
+from penstock.embedded import EmbeddedCluster
+from tests.e2e.support import slot_pid
+from tests.servers.postgres_server import PASSWORD, USER, PostgresServer
+
+pytestmark = pytest.mark.cluster
+
+PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "jdbc.md"
+TABLES = """
+CREATE TABLE orders (id bigint PRIMARY KEY, customer int NOT NULL, cents bigint NOT NULL);
+CREATE TABLE customers (id int PRIMARY KEY, country text NOT NULL);
+CREATE TABLE sales (id bigint, country text, cents bigint);
+CREATE TABLE spent (country text PRIMARY KEY, orders bigint, cents bigint);
+INSERT INTO customers SELECT i, 'country ' || i % 7 FROM generate_series(0, 96) AS i;
+"""
+SALES = "SELECT o.id, c.country, o.cents FROM orders o JOIN customers c ON c.id = o.customer"
+
+
+def sql(server: PostgresServer, database: str, rows: int) -> str:
+    """The example of the page, with the server of the test, and with small batches so that it takes a while."""
+    [text] = [
+        block for block in re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        if "scan.partition.column" in block
+    ]  # fmt: skip
+    shown = {
+        "db.example:5432/shop": f"127.0.0.1:{server.port}/{database}", "'username' = 'penstock'": f"'username' = '{USER}'",
+        "secret:shop-password": PASSWORD, "'1000000'": f"'{rows}'", "'scan.fetch-size' = '4096'": "'scan.fetch-size' = '20'",
+        "'10000'": "'40'",
+    }  # fmt: skip
+    for old, new in shown.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+class Run:
+    """One job over a database of its own, whose processes are killed until it has finished."""
+
+    def __init__(
+        self, cluster: EmbeddedCluster, until: Any, server: PostgresServer, seed: int, rows: int
+    ) -> None:
+        self.cluster, self.until, self.server, self.rows = cluster, until, server, rows
+        self.chance, self.database = random.Random(seed), server.database()
+        server.execute(
+            TABLES
+            + f"INSERT INTO orders SELECT i, i * 7919 % 97, i % 1000 FROM generate_series(1, {rows}) AS i",
+            database=self.database,
+        )
+        self.kinds: list[str] = []
+
+    def killed(self, most: int) -> int:
+        """Runs the job with up to ``most`` faults; gives how many there were. Every row is compared."""
+        with ClusterClient(self.cluster.rest_url) as client:
+            self.client = client
+            self.job_id = client.submit({
+                "name": "sales", "sql": sql(self.server, self.database, self.rows), "parallelism": 2,
+                "config": {
+                    "execution.runtime-mode": "STREAMING", "execution.checkpointing.interval": "200 ms",
+                    "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000",
+                    "restart-strategy.fixed-delay.delay": "100 ms",
+                },
+            })  # fmt: skip
+            faults = 0
+            while faults < most and self._reached(self._completed() + self.chance.randint(1, 2)):
+                self._fault()
+                faults += 1
+            self.until(self._over, "the end", lambda: client.exceptions(self.job_id))
+            client.raise_if_failed(self.job_id, client.job(self.job_id))
+        self._compare()
+        return faults
+
+    def _completed(self) -> int:
+        return int(self.client.checkpoints(self.job_id)["counts"]["completed"])
+
+    def _over(self) -> bool:
+        return self.client.job(self.job_id)["state"] in ("FINISHED", "FAILED")
+
+    def _reached(self, checkpoints: int) -> bool:
+        """False: the job ended first."""
+        self.until(lambda: self._completed() >= checkpoints or self._over(), "checkpoints",
+                   lambda: self.client.exceptions(self.job_id))  # fmt: skip
+        return not self._over()
+
+    def _fault(self) -> None:
+        if not self.kinds:
+            self.kinds = ["slot", "task manager", "server"]
+            self.chance.shuffle(self.kinds)
+        match self.kinds.pop():
+            case "server":
+                self.server.kill()
+                self.server.start()
+            case "slot":
+                os.kill(slot_pid(self.client), signal.SIGKILL)
+            case _:
+                name = self.chance.choice(["taskmanager-0", "taskmanager-1"])
+                os.kill(self.cluster.child(name).pid, signal.SIGKILL)
+
+    def _compare(self) -> None:
+        ask = lambda statement: self.server.execute(statement, database=self.database)  # noqa: E731
+        want = sorted(ask(SALES))
+        assert len(want) == self.rows
+        assert sorted(ask("SELECT id, country, cents FROM sales")) == want
+        sums = f"SELECT country, COUNT(*), SUM(cents)::bigint FROM ({SALES}) AS s GROUP BY country"
+        assert sorted(ask("SELECT country, orders, cents FROM spent")) == sorted(ask(sums))
+
+
+def test_killed_processes_and_a_killed_server_leave_every_row_right(
+    make_cluster: Any, until: Any, own_postgres: PostgresServer
+) -> None:
+    run = Run(make_cluster(taskmanagers=2, slots=2), until, own_postgres, seed=1, rows=10_000)
+    assert run.killed(4) >= 2
+    assert PASSWORD not in str(run.cluster.log_dir.joinpath("jobmanager-0.log").read_text())
+
+
+@pytest.mark.soak
+def test_thirty_faults(make_cluster: Any, until: Any, own_postgres: PostgresServer) -> None:
+    cluster, faults, seed = make_cluster(taskmanagers=2, slots=2), 0, 2
+    while faults < 30:
+        faults += Run(cluster, until, own_postgres, seed, rows=40_000).killed(30 - faults)
+        seed += 1
