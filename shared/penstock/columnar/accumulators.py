@@ -75,6 +75,8 @@ class Accumulator(ABC):
     types: tuple[t.LogicalType, ...] = ()
     #: True if rows with a NULL argument count too (COLLECT, ARRAY_AGG, a user's function).
     keeps_nulls = False
+    #: True if the result may depend on the order of the rows.
+    depends_on_order = False
 
     @abstractmethod
     def reset(self, slots: np.ndarray, high: int) -> None:

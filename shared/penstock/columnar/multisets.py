@@ -123,7 +123,7 @@ class _Remembering(Accumulator):
         self.inner = inner
         self.keeps_nulls = inner.keeps_nulls
         self.values = ValueCounts(arg_types, self._load)
-        self.values.table.ordered = inner.table() is not None
+        self.values.table.ordered = inner.depends_on_order or inner.table() is not None
 
     @property
     def nbytes(self) -> int:

@@ -32,19 +32,19 @@ def make_accumulator(
     contains −U and −D. ``function`` loads a user's aggregate function; without it UnsupportedError is
     raised for such a call."""
     name = call.function.upper()
-    if call.python is not None:
-        from penstock.columnar.python_aggregate import PythonAggregate
-
-        if function is None:
-            raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
-        return PythonAggregate(function(call.python), call.type)
-    if name == "APPROX_COUNT_DISTINCT" or (call.distinct and name not in EXTREMES):
+    if name == "APPROX_COUNT_DISTINCT" or (call.distinct and (call.python or name not in EXTREMES)):
         from penstock.columnar.multisets import Distinct
 
         plain = msgspec.structs.replace(
             call, distinct=False, function="COUNT" if name == "APPROX_COUNT_DISTINCT" else call.function
         )
         return Distinct(make_accumulator(plain, arg_types, retracts=retracts, function=function), arg_types)
+    if call.python is not None:
+        from penstock.columnar.python_aggregate import PythonAggregate
+
+        if function is None:
+            raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
+        return PythonAggregate(function(call.python), call.type)
     if name in EXTREMES and retracts:
         from penstock.columnar.multisets import RetractableExtreme
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.sql.catalogs.port import StoredCatalog
 
 _DEFAULT = "default-database"
+#: The COMMENT of CREATE CATALOG, which DESCRIBE CATALOG shows.
+_COMMENT = "comment"
 #: Type → (required options, further options). A further option that ends in ``.`` or ``-`` is a prefix of
 #: names.
 TYPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -34,6 +36,7 @@ TYPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 def open_catalog(name: str, options: Mapping[str, str], where: str) -> StoredCatalog:
     """The catalog that CREATE CATALOG declares. Raises SqlError for options that its type does not have."""
+    options = {key: value for key, value in options.items() if key != _COMMENT}
     kind = options.get("type")
     if kind is None or kind not in TYPES:
         raise SqlError(
