@@ -45,9 +45,18 @@ def test_kinds_travel() -> None:
     assert pickle.loads(pickle.dumps(Row(1, 2))) == (1, 2)
 
 
-def test_a_row_does_not_change() -> None:
+def test_the_fields_of_a_row_do_not_change() -> None:
     row = Row(a=1)
     with pytest.raises(UnsupportedError, match="does not change"):
         row["a"] = 2
-    with pytest.raises(UnsupportedError, match="with_kind"):
-        row.set_row_kind(RowKind.DELETE)
+
+
+def test_a_row_gets_another_kind_and_other_names() -> None:
+    row = Row(1, 2)
+    row.set_row_kind(RowKind.DELETE)
+    row.set_field_names(["a", "b"])
+    assert (row, row.a, row.get_row_kind()) == (Row(1, 2), 1, RowKind.DELETE)
+    with pytest.raises(SpecError, match="do not fit"):
+        row.set_field_names(["a"])
+    row.set_row_kind(RowKind.INSERT)
+    assert type(row) is type(Row(a=1, b=2))

@@ -6,18 +6,22 @@ A test that asks the gateway for anything else raises ``NeedsJava``: there is no
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import itertools
+import os
 import shutil
 import sys
 import tempfile
 import types
 import unittest
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from penstock.api import Configuration, Sink, StreamExecutionEnvironment, TimestampAssigner, WatermarkStrategy
 from penstock.api.connectors import PreparedSink
 from penstock.columnar.rows import Row
 from penstock.connectors.print import format_value
+from penstock.errors import PenstockError
 from penstock.table import StreamTableEnvironment
 from penstock.types import logical as t
 from penstock.types.logical import Schema
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 _TAKEN: dict[int, list[Any]] = {}
 _numbers = itertools.count()
 T = TypeVar("T")
+#: The environment variable in which PyFlink's tests say how their workers run.
+_MODE = "_python_worker_execution_mode"
 #: Settings of Flink's own processes, which a test sets only to have more time or another worker.
 _OF_FLINK = ("pekko.", "python.", "taskmanager.")
 
@@ -60,6 +66,42 @@ class Java:
         raise NeedsJava(self._name)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+#: What PyFlink's own tests import from ``pyflink.table.types`` and PyFlink keeps to itself.
+PRIVATE_TYPES = (
+    "_array_signed_int_typecode_ctype_mappings", "_array_type_mappings", "_array_unsigned_int_typecode_ctype_mappings",
+    "_create_type_verifier", "_from_java_data_type", "_infer_schema_from_data", "_infer_type", "_merge_type",
+    "_to_java_data_type",
+)  # fmt: skip
+
+
+class NeedsPrivate(Exception):
+    """A test calls what PyFlink keeps to itself."""
+
+
+class Private(Java):
+    """A function or class that PyFlink keeps to itself; using it raises ``NeedsPrivate``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Private(f"{self._name}.{name}")
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NeedsPrivate(self._name)
+
+
+def _private(name: str) -> Private:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Private(name)
+
+
+def _error(name: str) -> type[Exception]:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return PenstockError
 
 
 class JavaConfiguration(Java):
@@ -129,6 +171,8 @@ def java_text(record: Any, schema: Schema) -> str:
 def _text(value: Any, type_: t.LogicalType) -> str:
     if value is None:
         return "null"
+    if type(value).__name__ == "Shown":
+        return str(value)
     match type_:
         case t.RowType(fields=fields):
             return java_text(value, Schema(fields))
@@ -155,10 +199,17 @@ class PyFlinkTestCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.tempdir = tempfile.mkdtemp()
+        os.environ[_MODE] = "process"
+        os.environ.setdefault("_PYTHON_WORKER_MEMORY_LIMIT", "134217728")
 
     @classmethod
     def tearDownClass(cls) -> None:
         shutil.rmtree(cls.tempdir, ignore_errors=True)
+        os.environ.pop(_MODE, None)
+
+    @classmethod
+    def assert_equals(cls, actual: Any, expected: list[Any]) -> None:
+        assert sorted(actual) == sorted(expected), f"{sorted(actual)} != {sorted(expected)}"
 
 
 class PyFlinkUTTestCase(PyFlinkTestCase):
@@ -200,8 +251,19 @@ def modules() -> dict[str, types.ModuleType]:
         "pyflink.testing.test_case_utils": {
             **{k: names[k] for k in names if k.endswith("TestCase")},
             "exec_insert_table": Java("exec_insert_table"),
+            "_load_specific_flink_module_jars": Java("the JARs of Flink's tests"),
+            "invoke_java_object_method": Java("invoke_java_object_method"),
         },
         "pyflink.util": {},
+        "pyflink.util.exceptions": {"__getattr__": _error},
+        "pyflink.fn_execution": {},
+        "pyflink.fn_execution.state_impl": {"RemovableConcatIterator": Iterator},
+        "pyflink.serializers": {"__getattr__": _private},
+        "pyflink.table.descriptors": {"__getattr__": _private},
+        "pyflink.table.resolved_expression": {"ResolvedExpression": Java("ResolvedExpression")},
+        "py4j": {},
+        "py4j.protocol": {"Py4JJavaError": PenstockError},
+        "py4j.java_gateway": {"get_method": Java("get_method")},
         "pyflink.util.java_utils": {
             "get_j_env_configuration": lambda env: JavaConfiguration("configuration"),
             "load_java_class": Java("load_java_class"),
@@ -213,7 +275,6 @@ def modules() -> dict[str, types.ModuleType]:
         },
         "pyflink.find_flink_home": {"_find_flink_source_root": Java("_find_flink_source_root")},
         "pyflink.datastream.tests": {},
-        "pyflink.table.tests": {},
         "pyflink.datastream.tests.test_util": {
             "DataStreamTestSinkFunction": DataStreamTestSinkFunction,
             "SecondColumnTimestampAssigner": SecondColumnTimestampAssigner,
@@ -229,6 +290,9 @@ def modules() -> dict[str, types.ModuleType]:
 def install() -> None:
     """Put the stand-ins into the module tree, which is installed."""
     sys.modules.update(modules())
+    table_types = importlib.import_module("pyflink.table.types")
+    for name in PRIVATE_TYPES:
+        setattr(table_types, name, Private(name))
     env: Any = StreamExecutionEnvironment
     env._j_stream_execution_environment = Java("environment")
     _data_stream()._j_data_stream = Java("stream")

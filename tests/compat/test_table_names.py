@@ -37,13 +37,13 @@ def test_the_names_are_penstocks_own(tree: None) -> None:
 
 
 def test_what_is_not_there_is_refused_by_name(tree: None) -> None:
-    from pyflink.table import ListView
+    from pyflink.table import ModelDescriptor
     from pyflink.table.catalog import HiveCatalog
 
     with pytest.raises(UnsupportedError, match="HiveCatalog"):
         HiveCatalog("hive")
-    with pytest.raises(UnsupportedError, match="ListView"):
-        ListView()
+    with pytest.raises(UnsupportedError, match="ModelDescriptor"):
+        ModelDescriptor()
 
 
 @pytest.mark.cluster

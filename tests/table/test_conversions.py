@@ -96,7 +96,7 @@ def test_names_are_listed_and_dropped(env: TableEnvironment, tmp_path: Path) -> 
 def test_what_cannot_be_says_why(env: TableEnvironment) -> None:
     with pytest.raises(UnsupportedError, match="no Java"):
         env.create_java_function("f", "org.example.F")
-    with pytest.raises(UnsupportedError, match="declared by statements"):
+    with pytest.raises(UnsupportedError, match="declared, not made"):
         env.register_catalog("c", object())
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         env.nothing()

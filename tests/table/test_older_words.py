@@ -30,7 +30,7 @@ def test_a_table_schema_answers_flinks_questions() -> None:
         is None
     )
     assert schema.to_row_data_type() == DataTypes.ROW(
-        [DataTypes.FIELD(n, of) for n, of in zip(NAMES, TYPES, strict=True)]
+        [DataTypes.FIELD(n, of) for n, of in zip(NAMES, TYPES, strict=True)], nullable=False
     )
     assert str(schema) == repr(schema) == "root\n |-- id: BIGINT\n |-- name: STRING\n"
     with pytest.raises(TypeError, match="Expected field index or field name"):

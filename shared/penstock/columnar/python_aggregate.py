@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.columnar.accumulator_rows import new_accumulator, result
 from penstock.columnar.accumulators import Accumulator
 from penstock.columnar.store import grown
 from penstock.errors import FunctionError, PenstockError
@@ -31,6 +32,7 @@ class PythonAggregate(Accumulator):
     """
 
     keeps_nulls = True
+    depends_on_order = True
     types = (t.RawType(),)
 
     def __init__(self, function: Any, type_: t.LogicalType) -> None:
@@ -49,7 +51,7 @@ class PythonAggregate(Accumulator):
     def reset(self, slots: np.ndarray, high: int) -> None:
         self._state = grown(self._state, high, None)
         for slot in slots.tolist():
-            self._state[slot] = self._function.create_accumulator()
+            self._state[slot] = new_accumulator(self._function)
 
     def add(self, slots: np.ndarray, args: Sequence[Column], signs: np.ndarray | None) -> None:
         if self._per_batch:
@@ -127,7 +129,7 @@ class PythonAggregate(Accumulator):
         values = []
         for slot in slots.tolist():
             try:
-                values.append(self._function.get_value(self._state[slot]))
+                values.append(result(self._function.get_value(self._state[slot])))
             except Exception as err:
                 raise self._failed(err, "get_value", ()) from err
         try:

@@ -57,20 +57,16 @@ class Row(tuple[Any, ...]):
         return tuple.__new__(_class_of(self._names, RowKind(row_kind)), self)
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """A row never changes.
-
-        Raises:
-            UnsupportedError: Always; ``with_kind`` gives the row with another kind.
-        """
-        raise _unchanging("set_row_kind", f"row = row.with_kind({row_kind})")
+        """Let the row do ``row_kind`` in a changelog. Its fields do not change."""
+        self.__class__ = _class_of(self._names, RowKind(row_kind))
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
-        """A row never changes.
+        """Give the fields other names.
 
         Raises:
-            UnsupportedError: Always; ``with_names`` gives the row with names.
+            SpecError: There are not as many names as fields.
         """
-        raise _unchanging("set_field_names", f"row = row.with_names({list(field_names)})")
+        self.__class__ = type(self.with_names(field_names))
 
     def with_names(self, field_names: Sequence[str]) -> Row:
         """The same fields, with other names.

@@ -76,9 +76,9 @@ class FunctionContext:
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
 
-    def get_job_parameter(self, key: str, default: str | None = None) -> str | None:
-        """A value of the job's configuration (your own keys begin with ``user.``)."""
-        return self._config.get(key, default)
+    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
+        """The configuration value ``user.KEY``, else the configuration value ``key``, else ``default_value``."""
+        return self._config.get(f"user.{key}", self._config.get(key, default_value))
 
 
 def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> None:

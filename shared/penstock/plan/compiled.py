@@ -64,6 +64,11 @@ def encode_plan(graph: JobGraph) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def written_by(data: bytes) -> str:
+    """The version of Penstock that wrote a compiled plan."""
+    return str(json.loads(data)["writtenBy"])
+
+
 def decode_plan(data: bytes, where: str) -> JobGraph:
     """The job graph of a compiled plan. Raises SpecError, which names ``where``, if ``data`` is no plan, is
     damaged, has a newer version, or needs something that this Penstock does not have."""

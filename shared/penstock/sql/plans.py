@@ -28,7 +28,9 @@ from penstock.functions.expr import AggregateCall, Call, PythonCall
 from penstock.functions.registry import lookup
 from penstock.jobgraph.graph import runs_on_spark
 from penstock.jobgraph.specs import SparkQuerySpec
-from penstock.plan.engine import decode_content
+from penstock.jobgraph.text import execution_plan
+from penstock.plan.engine import decode_content, explained
+from penstock.sql.partitions import read_partitions
 from penstock.sql.plan_files import waited
 
 if TYPE_CHECKING:
@@ -36,6 +38,19 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph.graph import JobGraph
     from penstock.plan.engine import SparkSupport
+
+
+def explanation(
+    graph: JobGraph, spark: SparkSupport | None, details: Sequence[str], warnings: Sequence[str] = ()
+) -> str:
+    """The text of EXPLAIN for a planned job, with ``warnings``. ``details``: names of what to print besides the plans."""
+    text = explained(graph, spark, cost="ESTIMATED_COST" in details)
+    text += read_partitions(graph)
+    text += "".join(f"\nwarning: {words}" for words in dict.fromkeys(warnings))
+    if "JSON_EXECUTION_PLAN" in details:
+        text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
+    return text
+
 
 #: Settings of the client, which do not shape a plan.
 _CLIENT = frozenset((DML_SYNC.key, EXPLAIN_SPARK.key, PLAN_FORCE_RECOMPILE.key))

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
 from penstock.jobgraph.specs import SinkSpec
-from penstock.jobgraph.text import execution_plan
 from penstock.plan import nodes as n
 from penstock.plan.compiled import decode_plan, encode_plan
-from penstock.plan.engine import explained
 from penstock.plan.physical import plan_job
 from penstock.plan.properties import Analysis
 from penstock.redaction import shown_options
@@ -25,9 +23,8 @@ from penstock.sql.insert_checks import check_bounded, check_together
 from penstock.sql.inserting import bind_insert
 from penstock.sql.job_statements import ClusterJobs, run_job_statement
 from penstock.sql.parsing import parse_script
-from penstock.sql.partitions import read_partitions
 from penstock.sql.plan_files import plan_file
-from penstock.sql.plans import runnable
+from penstock.sql.plans import explanation, runnable
 from penstock.sql.queries import QueryBinder
 from penstock.sql.results import PlannedJob, StatementResult, select_of
 from penstock.sql.scope import Relation
@@ -137,12 +134,7 @@ class SqlSession:
             case st.SetOption() | st.ResetOption():
                 return self._setting(statement)
             case st.Explain():
-                graph = self.compile_job(statement.statement).job_graph
-                text = explained(graph, self._spark, cost="ESTIMATED_COST" in statement.details)
-                text += read_partitions(graph)
-                text += "".join(f"\nwarning: {words}" for words in dict.fromkeys(self.catalog.warnings))
-                if "JSON_EXECUTION_PLAN" in statement.details:
-                    text += "\n== Physical Execution Plan ==\n" + execution_plan(graph)
+                text = self.explained(self.compile_job(statement.statement).job_graph, statement.details)
                 return StatementResult.of(statement, "text", text)
             case st.Show():
                 return StatementResult.of(statement, "rows", "", *show_rows(self.catalog, statement))
@@ -247,9 +239,12 @@ class SqlSession:
         """The job of the compiled plan, or of the savepoint, at ``path``.
         ``position``: that of the statement."""
         file = plan_file(path, self.folder, str(position))
-        where = f"plan '{path}' ({position})" if position.line else f"plan '{path}'"
+        return self.plan_of(file.read(), f"plan '{path}' ({position})" if position.line else f"plan '{path}'")
+
+    def plan_of(self, data: bytes, where: str) -> PlannedJob:
+        """The job of a compiled plan. Raises SpecError, which names ``where``, if ``data`` is not one."""
         graph = runnable(
-            decode_plan(file.read(), where),
+            decode_plan(data, where),
             self.config,
             python_path=tuple(self.python_path),
             spark=self._spark,
@@ -261,6 +256,10 @@ class SqlSession:
             if collected
             else PlannedJob(graph, "insert", bounded=graph.bounded)
         )
+
+    def explained(self, graph: JobGraph, details: Sequence[str]) -> str:
+        """The plans of the job ``graph``, as EXPLAIN prints them. ``details``: names of what to print besides."""
+        return explanation(graph, self._spark, details, self.catalog.warnings)
 
     def _plan_select(self, statement: st.Query) -> PlannedJob:
         source = Source(statement.text)

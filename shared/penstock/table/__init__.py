@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.api.results import CloseableIterator
+    from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogDescriptor
+    from penstock.table.columns import Column, ComputedColumn, MetadataColumn, PhysicalColumn
+    from penstock.table.data_view import ListView, MapView
     from penstock.table.descriptors import FormatDescriptor, Schema, TableDescriptor
     from penstock.table.environment import TableEnvironment
     from penstock.table.expression import Expression
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
         OverWindowedTable,
         WindowGroupedTable,
     )
+    from penstock.table.identifiers import ObjectIdentifier, ObjectPath
+    from penstock.table.plans import CompiledPlan, PlanReference
     from penstock.table.results import ResolvedSchema, TableResult
     from penstock.table.rows import Row, RowKind
     from penstock.table.settings import (
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.table.stream_environment import ChangelogMode, StreamTableEnvironment
     from penstock.table.table import Table
     from penstock.table.table_schema import TableSchema
-    from penstock.table.types import DataType, DataTypes
+    from penstock.table.types import DataType, DataTypes, RowType, UserDefinedType
     from penstock.table.udf import (
         AggregateFunction,
         AsyncScalarFunction,
@@ -48,8 +53,15 @@ __all__ = [
     "AggregateFunction",
     "AggregatedTable",
     "AsyncScalarFunction",
+    "Catalog",
+    "CatalogBaseTable",
+    "CatalogDatabase",
+    "CatalogDescriptor",
     "ChangelogMode",
     "CloseableIterator",
+    "Column",
+    "CompiledPlan",
+    "ComputedColumn",
     "DataType",
     "DataTypes",
     "EnvironmentSettings",
@@ -58,11 +70,19 @@ __all__ = [
     "FormatDescriptor",
     "GroupWindowedTable",
     "GroupedTable",
+    "ListView",
+    "MapView",
+    "MetadataColumn",
+    "ObjectIdentifier",
+    "ObjectPath",
     "OverWindowedTable",
+    "PhysicalColumn",
+    "PlanReference",
     "ResolvedSchema",
     "ResultKind",
     "Row",
     "RowKind",
+    "RowType",
     "ScalarFunction",
     "Schema",
     "SqlDialect",
@@ -78,11 +98,17 @@ __all__ = [
     "TableResult",
     "TableSchema",
     "UserDefinedFunction",
+    "UserDefinedType",
     "WindowGroupedTable",
 ]
 
 _MODULES = {
     "penstock.api.results": "CloseableIterator",
+    "penstock.table.catalog": "Catalog CatalogBaseTable CatalogDatabase CatalogDescriptor",
+    "penstock.table.columns": "Column ComputedColumn MetadataColumn PhysicalColumn",
+    "penstock.table.data_view": "ListView MapView",
+    "penstock.table.identifiers": "ObjectIdentifier ObjectPath",
+    "penstock.table.plans": "CompiledPlan PlanReference",
     "penstock.table.descriptors": "FormatDescriptor Schema TableDescriptor",
     "penstock.table.environment": "TableEnvironment",
     "penstock.table.expression": "Expression",
@@ -96,7 +122,7 @@ _MODULES = {
     "penstock.table.statement_set": "StatementSet TablePipeline",
     "penstock.table.stream_environment": "ChangelogMode StreamTableEnvironment",
     "penstock.table.table": "Table",
-    "penstock.table.types": "DataType DataTypes",
+    "penstock.table.types": "DataType DataTypes RowType UserDefinedType",
     "penstock.table.udf": (
         "AggregateFunction AsyncScalarFunction ScalarFunction TableAggregateFunction TableFunction UserDefinedFunction"
     ),

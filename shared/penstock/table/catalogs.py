@@ -1,16 +1,22 @@
-"""Methods of an environment that list and drop tables, views and functions, or refuse what Penstock lacks."""
+"""Methods of an environment about catalogs and compiled plans: they list and drop, and refuse what Penstock lacks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SqlError, UnsupportedError
+from penstock.plan.compiled import encode_plan
+from penstock.sql import statements as st
+from penstock.sql.parsing import parse_script
 from penstock.table.syntax import path_name
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from penstock.sql.session import SqlSession
+    from penstock.table.catalog import Catalog, CatalogDescriptor
+    from penstock.table.environment import TableEnvironment
+    from penstock.table.plans import CompiledPlan, PlanReference
     from penstock.table.results import TableResult
 
 
@@ -76,6 +82,57 @@ class CatalogMethods:
         """The name of the current database, in which names are looked up."""
         return self._session.catalog.catalogs.database
 
+    def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
+        """Declare a catalog, as CREATE CATALOG does. ``catalog_descriptor``: its type and options.
+
+        Raises:
+            SqlError: There is a catalog of this name, or its options do not fit.
+        """
+        self.execute_sql(catalog_descriptor.statement(catalog_name))
+
+    def get_catalog(self, catalog_name: str) -> Catalog | None:
+        """The databases and tables of a catalog; None if there is no such catalog."""
+        from penstock.table.catalog import Catalog
+
+        known = self._session.catalog.catalogs.known(catalog_name)
+        return Catalog(cast("TableEnvironment", self), catalog_name) if known else None
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """The plan of an INSERT or a statement set, as COMPILE PLAN makes it.
+
+        Raises:
+            SqlError: The text holds another statement, or the statement is wrong.
+        """
+        [*statements] = parse_script(stmt)
+        if len(statements) != 1 or not isinstance(statements[0], (st.Insert, st.StatementSet)):
+            raise SqlError(
+                "compile_plan_sql takes one INSERT or statement set",
+                expected="INSERT INTO …",
+                got=stmt.strip()[:60],
+                where="line 1, column 1",
+            )
+        return self.compiled(statements[0])
+
+    def compiled(self, statement: st.Insert | st.StatementSet) -> CompiledPlan:
+        """The plan of a statement."""
+        from penstock.table.plans import CompiledPlan
+
+        return CompiledPlan(self._session, encode_plan(self._session.compile_job(statement).job_graph))
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """The plan of ``PlanReference.from_file(…)`` or ``PlanReference.from_json_string(…)``.
+
+        Raises:
+            SpecError: There is no such file, or it holds no plan.
+        """
+        from penstock.table.plans import CompiledPlan
+
+        return CompiledPlan(self._session, plan_reference.read(self._session))
+
+    def execute_plan(self, plan_reference: PlanReference) -> TableResult:
+        """Run the plan of ``plan_reference``, as ``load_plan(…).execute()`` does."""
+        return self.load_plan(plan_reference).execute()
+
     def use_catalog(self, catalog_name: str) -> None:
         """Make ``catalog_name`` the current catalog, in which names are looked up.
 
@@ -137,19 +194,14 @@ class CatalogMethods:
 
 
 _JAVA = ("it names a class of Java, and there is no Java here", "write the function in Python: udf(…)")
-_ONE = (
-    "catalogs are declared by statements",
-    "execute_sql(\"CREATE CATALOG name WITH ('type' = …)\"), then use_catalog(name)",
-)
+_ONE = ("catalogs are declared, not made by a program", "create_catalog(name, CatalogDescriptor.of(…))")
 _MODELS = ("there are no models", "call the model in an udf")
 #: PyFlink's method → (why Penstock does not have it, what to do instead).
 _ABSENT = {
     "create_java_function": _JAVA,
     "create_java_temporary_function": _JAVA,
     "create_java_temporary_system_function": _JAVA,
-    "create_catalog": _ONE,
     "register_catalog": _ONE,
-    "get_catalog": _ONE,
     "load_module": ("there is one module, core", "register functions by create_temporary_function"),
     "unload_module": ("there is one module, core", "leave it out"),
     "use_modules": ("there is one module, core", "leave it out"),
@@ -157,9 +209,6 @@ _ABSENT = {
     "create_temporary_model": _MODELS,
     "drop_model": _MODELS,
     "drop_temporary_model": _MODELS,
-    "load_plan": ("plans are statements", "execute_sql(\"EXECUTE PLAN 'plan.json'\")"),
-    "execute_plan": ("plans are statements", "execute_sql(\"EXECUTE PLAN 'plan.json'\")"),
-    "compile_plan_sql": ("plans are statements", "execute_sql(\"COMPILE PLAN 'plan.json' FOR INSERT …\")"),
     "set_python_requirements": (
         "packages are not installed for a job",
         "install them where task managers run",

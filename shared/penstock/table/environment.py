@@ -25,7 +25,7 @@ from penstock.table.statement_set import StatementSet
 from penstock.table.steps import CallPosition, Step, here
 from penstock.table.syntax import path_name, table_node
 from penstock.table.table import Table
-from penstock.table.udf import UserDefinedFunction
+from penstock.table.udf import UserDefinedFunction, declared_function
 from penstock.table.values import declared_schema, elements_node
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TableEnvironment(CatalogMethods):
         if environment_settings is None:
             environment_settings = EnvironmentSettings.in_streaming_mode()
         if isinstance(environment_settings, EnvironmentSettings):
-            chosen = environment_settings.get_configuration()
+            chosen = environment_settings.get_configuration().to_dict()
         else:
             chosen = configuration_texts(environment_settings)
         session = SqlSession(
@@ -254,7 +254,7 @@ class TableEnvironment(CatalogMethods):
             path: The function's name.
             function: The result of ``udf``, ``udtf`` or ``udaf``.
         """
-        made = function.target if isinstance(function, UserDefinedFunction) else function
+        made = declared_function(function)
         name = path_name(path)
         self.functions.add(
             user_function(name, made, what=name, where=here(f"create_temporary_function({path!r})"))

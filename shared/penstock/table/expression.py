@@ -13,7 +13,7 @@ from penstock.table.expression_collections import Collections
 from penstock.table.expression_numbers import Numbers
 from penstock.table.expression_texts import Texts
 from penstock.table.expression_times import Times
-from penstock.table.marks import Flattened, WindowTime
+from penstock.table.marks import FieldAt, Flattened, WindowTime
 from penstock.table.syntax import call, identifier
 from penstock.table.types import logical_type
 
@@ -311,15 +311,10 @@ class Expression(Numbers, Texts, Times, Collections, Aggregates):
     # -- fields ---------------------------------------------------------------------------------
 
     def get(self, name_or_index: str | int) -> Expression:
-        """The field ``name_or_index`` of a ROW. Raises UnsupportedError unless it is a name."""
-        if not isinstance(name_or_index, str):
-            raise UnsupportedError(
-                "a field of a ROW by its position",
-                expected="get('name')",
-                got=f"get({name_or_index!r})",
-                remedy="give the field's name",
-            )
-        return self._made(exp.Dot(this=self._node.copy(), expression=identifier(name_or_index)))
+        """The field ``name_or_index`` of a ROW: its name, or its position from 0."""
+        if isinstance(name_or_index, str):
+            return self._made(exp.Dot(this=self._node.copy(), expression=identifier(name_or_index)))
+        return self._made(FieldAt(this=self._node.copy(), index=int(name_or_index)))
 
     @property
     def flatten(self) -> Expression:

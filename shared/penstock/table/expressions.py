@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.errors import SpecError, UnsupportedError
 from penstock.sql.parsing import parse_script
 from penstock.sql.syntax import JsonCall
+from penstock.table.descriptors import SQL_TEXT
 from penstock.table.expression import Expression
 from penstock.table.expression_base import cast_node, literal, node_of
 from penstock.table.expression_enums import (
@@ -369,6 +370,8 @@ def lead(expr: Any, offset: int = 1, default: Any = None) -> Expression:
 def call(f: Any, *args: Any) -> Expression:
     """A call of a function: the name of one that SQL knows, or a result of ``udf``, ``udtf`` or ``udaf``."""
     if isinstance(f, str):
+        if f.lower() == "sum0" and len(args) == 1:
+            return _expression(args[0]).sum0  # Flink's Table API has this name, and SQL has not
         return Expression(call_node(path_name(f), [node_of(v) for v in args]))
     if callable(f):
         made = f(*args)
@@ -389,6 +392,7 @@ def call_sql(sql_expression: str) -> Expression:
     found = query.expressions[0].copy()  # type: ignore[union-attr]
     for part in found.walk():
         part.meta.pop("start", None)  # the positions are those of another text
+    found.meta[SQL_TEXT] = sql_expression
     if isinstance(found, exp.Alias):
         return Expression(found.this, (found.alias,))
     return Expression(found)

@@ -25,6 +25,12 @@ class Flattened(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class FieldAt(exp.Expression):
+    """A field of a ROW by its position from 0, until the type of the ROW is known."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "index": True}
+
+
 class WindowTime(exp.Expression):
     """START, END, ROWTIME or PROCTIME of a group window. ``this``: the column that names the window."""
 

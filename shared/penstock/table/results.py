@@ -12,6 +12,7 @@ from penstock.api.client import TERMINAL
 from penstock.api.results import CloseableIterator
 from penstock.config import LOCAL_TIME_ZONE
 from penstock.errors import ExternalError, UnsupportedError
+from penstock.table.columns import Column, PhysicalColumn
 from penstock.table.printing import table_lines
 from penstock.table.rows import changes, result_row
 from penstock.table.settings import ResultKind
@@ -19,7 +20,7 @@ from penstock.table.types import DataType
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from penstock.api.execution import JobClient
     from penstock.types import Batch
@@ -63,9 +64,33 @@ class ResolvedSchema:
             return DataType(self.logical.types[names.index(field)]) if field in names else None
         return DataType(self.logical.types[field]) if 0 <= field < len(names) else None
 
-    def to_row_data_type(self) -> DataType:
-        """The columns as the fields of a ROW."""
-        return DataType(t.RowType(self.logical.fields))
+    @staticmethod
+    def of(columns: Sequence[Column]) -> ResolvedSchema:
+        """The schema of ``columns``."""
+        return ResolvedSchema(t.Schema(tuple(t.Field(c.name, c.data_type.logical) for c in columns)))
+
+    @staticmethod
+    def physical(column_names: Sequence[str], column_data_types: Sequence[DataType]) -> ResolvedSchema:
+        """The schema of columns of these names and types."""
+        pairs = zip(column_names, column_data_types, strict=True)
+        return ResolvedSchema(t.Schema(tuple(t.Field(name, of.logical) for name, of in pairs)))
+
+    def get_columns(self) -> list[Column]:
+        """The columns."""
+        return [PhysicalColumn(f.name, DataType(f.type)) for f in self.logical.fields]
+
+    def get_column(self, column_index_or_name: int | str) -> Column | None:
+        """A column, by its position or name; None if there is none."""
+        at = column_index_or_name
+        if isinstance(at, str):
+            return next((c for c in self.get_columns() if c.name == at), None)
+        return self.get_columns()[at] if 0 <= at < len(self.logical) else None
+
+    def to_physical_row_data_type(self) -> DataType:
+        """The columns as the fields of a ROW that is not NULL."""
+        return DataType(t.RowType(self.logical.fields, nullable=False))
+
+    to_row_data_type = to_source_row_data_type = to_sink_row_data_type = to_physical_row_data_type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResolvedSchema) and self.logical.fields == other.logical.fields

@@ -10,7 +10,7 @@ from penstock.errors import SpecError, UnsupportedError
 from penstock.functions.aggregates import is_aggregate
 from penstock.sql.reading import dotted_parts
 from penstock.table.expression import Expression
-from penstock.table.marks import Bound, ColumnChoice, ColumnRange, Flattened, RowCount, WindowTime
+from penstock.table.marks import Bound, ColumnChoice, ColumnRange, FieldAt, Flattened, RowCount, WindowTime
 from penstock.table.syntax import column, identifier
 from penstock.table.udf import MARKED
 from penstock.types import logical as t
@@ -79,9 +79,25 @@ class Selecting:
                 return self._window_time(node)
             case exp.Dot(this=exp.Column() | exp.Dot()) if (parts := dotted_parts(node)) is not None:
                 return _path(parts)
+            case FieldAt(this=inner):
+                return self._field_at(inner.copy().transform(self._placed, copy=False), node.args["index"])
             case RowCount() | Bound():
                 raise SpecError("a bound of an OVER window here", expected="a value", got=str(node.this))
         return node
+
+    def _field_at(self, row: exp.Expression, index: int) -> exp.Expression:
+        type_ = self._type_of(row)
+        if not isinstance(type_, t.RowType) or not 0 <= index < len(type_.fields):
+            raise SpecError(
+                "no such field",
+                expected=f"get(0) to get({len(type_.fields) - 1})"
+                if isinstance(type_, t.RowType)
+                else "a ROW",
+                got=f"get({index}) of {type_}",
+            )
+        made = exp.Dot(this=row, expression=identifier(type_.fields[index].name))
+        parts = dotted_parts(made)
+        return made if parts is None else _path(parts)
 
     def _window_time(self, node: WindowTime) -> exp.Expression:
         window, named, kind = self._window, node.this, node.args["kind"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import LOCAL_TIME_ZONE, check_job, texts
+from penstock.api.configuration import Configuration
+from penstock.api.execution_config import PARAMETERS
+from penstock.config import LOCAL_TIME_ZONE, STATE_TTL_MS, check_job, texts
 from penstock.errors import SpecError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
     from penstock.sql.session import SqlSession
 
 RUNTIME_MODE_KEY = "execution.runtime-mode"
+#: Keys of older versions of Flink that programs still set, and that Flink 2 no longer reads either.
+RETIRED_KEYS = frozenset({"pipeline.time-characteristic"})
+#: Flink's key of the values that functions read by ``get_job_parameter``.
+PARAMETERS_KEY = "pipeline.global-job-parameters"
 
 
 class ResultKind(enum.Enum):
@@ -52,6 +59,7 @@ class EnvironmentSettings:
         def with_configuration(self, config: Any) -> EnvironmentSettings.Builder:
             """Add the keys and values of ``config``, a dictionary or a Configuration."""
             self._config.update(configuration_texts(config))
+            self._config[RUNTIME_MODE_KEY] = self._config[RUNTIME_MODE_KEY].upper()
             return self
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
@@ -102,9 +110,9 @@ class EnvironmentSettings:
         """Whether results are changelogs."""
         return self._config.get(RUNTIME_MODE_KEY) != "BATCH"
 
-    def get_configuration(self) -> dict[str, str]:
-        """The configuration keys and their values."""
-        return dict(self._config)
+    def get_configuration(self) -> Configuration:
+        """A copy of the configuration keys and their values."""
+        return Configuration(self._config)
 
     @staticmethod
     def new_instance() -> EnvironmentSettings.Builder:
@@ -129,6 +137,20 @@ def configuration_texts(config: Any) -> dict[str, str]:
     if not isinstance(found, dict):
         raise SpecError("not a configuration", expected="a dictionary of keys and values", got=repr(config))
     return texts(found)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """The keys and values of ``pipeline.global-job-parameters``: ``a:1,b:2``. Functions read them as ``user.KEY``."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        key, colon, value = part.partition(":")
+        if not colon:
+            raise SpecError(
+                f"'{PARAMETERS_KEY}' does not fit", expected="name:value,name:value", got=text,
+                where=f"configuration key '{PARAMETERS_KEY}'",
+            )  # fmt: skip
+        found[f"{PARAMETERS}{key.strip()}"] = value.strip()
+    return found
 
 
 def _only(what: str, name: str, known: str) -> None:
@@ -157,7 +179,9 @@ class TableConfig:
         Raises:
             SpecError: The key is unknown (the error names the nearest known one), or the value is malformed.
         """
-        added = texts({key: value})
+        if key in RETIRED_KEYS:
+            return self
+        added = _parameters(str(value)) if key == PARAMETERS_KEY else texts({key: value})
         check_job(added)
         self._session.config.update(added)
         return self
@@ -167,9 +191,16 @@ class TableConfig:
         for key, value in configuration_texts(configuration).items():
             self.set(key, value)
 
-    def get_configuration(self) -> dict[str, str]:
-        """A copy of all keys and values."""
-        return dict(self._session.config)
+    @staticmethod
+    def get_default() -> TableConfig:
+        """The configuration of a new environment."""
+        from penstock.sql.session import SqlSession
+
+        return TableConfig(SqlSession())
+
+    def get_configuration(self) -> Configuration:
+        """All keys and values. A key that is set in them is set here, too."""
+        return SessionConfiguration(self)
 
     def get_local_timezone(self) -> str:
         """The session's time zone."""
@@ -200,6 +231,20 @@ class TableConfig:
 
         self.set("table.exec.state.ttl", f"{duration_us(duration, 'duration') // 1000} ms")
 
-    def get_idle_state_retention(self) -> str:
-        """The time for which unused state is kept, as it was set. ``0 ms`` means for ever."""
-        return self.get("table.exec.state.ttl", "0 ms")
+    def get_idle_state_retention(self) -> dt.timedelta:
+        """The time for which unused state is kept. 0 means for ever."""
+        return dt.timedelta(milliseconds=STATE_TTL_MS.read(self._session.config))
+
+
+class SessionConfiguration(Configuration):
+    """The keys and values of a ``TableConfig``, which setting a key changes."""
+
+    def __init__(self, config: TableConfig) -> None:
+        super().__init__(config._session.config)
+        self._config = config
+
+    def set(self, key: str, value: Any) -> SessionConfiguration:
+        """Set ``key`` to ``value``, as SET does."""
+        self._config.set(key, value)
+        super().set(key, value)
+        return self

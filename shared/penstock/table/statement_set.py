@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError
 from penstock.sql import statements as st
+from penstock.table.identifiers import ObjectIdentifier
 from penstock.table.steps import CallPosition, here
+from penstock.table.syntax import path_name
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from penstock.table.environment import TableEnvironment
     from penstock.table.executable import ExecutableTable
+    from penstock.table.plans import CompiledPlan
     from penstock.table.results import TableResult
     from penstock.table.settings import ExplainDetail
     from penstock.table.table import Table
@@ -29,10 +31,27 @@ class TablePipeline:
         table, target, overwrite = self.insert
         return table.execute_insert(target, overwrite)
 
+    def _set(self) -> StatementSet:
+        return self.insert[0]._env.create_statement_set().add(self)
+
     def explain(self, *extra_details: ExplainDetail) -> str:
         """The plans of the INSERT. ``extra_details``: what to print besides."""
-        table = self.insert[0]
-        return table._env.create_statement_set().add(self).explain(*extra_details)
+        return self._set().explain(*extra_details)
+
+    def print_explain(self, *extra_details: ExplainDetail) -> None:
+        """Print ``explain(…)``."""
+        sys.stdout.write(f"{self.explain(*extra_details)}\n")
+
+    def compile_plan(self) -> CompiledPlan:
+        """The plan of the INSERT, as COMPILE PLAN makes it."""
+        return self._set().compile_plan()
+
+    def get_sink_identifier(self) -> ObjectIdentifier | None:
+        """The table that the INSERT writes into; None if a ``TableDescriptor`` declares it."""
+        table, target, _ = self.insert
+        if not isinstance(target, str):
+            return None
+        return ObjectIdentifier(*table._env._session.catalog.catalogs.path(path_name(target)))
 
 
 class StatementSet:
@@ -97,14 +116,6 @@ class StatementSet:
         inserts, self._inserts = self._inserts, []
         self._env.attach(inserts)
 
-    def compile_plan(self) -> NoReturn:
-        """Not supported as a method.
-
-        Raises:
-            UnsupportedError: Always: COMPILE PLAN is a statement.
-        """
-        raise UnsupportedError(
-            "compile_plan()",
-            expected="the statement COMPILE PLAN",
-            remedy="execute_sql(\"COMPILE PLAN 'plan.json' FOR STATEMENT SET BEGIN … END\")",
-        )
+    def compile_plan(self) -> CompiledPlan:
+        """The plan of the INSERTs, as COMPILE PLAN makes it. The set keeps them."""
+        return self._env.compiled(self._statement("compile_plan()"))

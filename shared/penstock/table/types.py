@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.columnar.rows import make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DataType", "DataTypes", "RowField", "logical_type"]
+__all__ = ["DataType", "DataTypes", "RowField", "RowType", "UserDefinedType", "logical_type", "stored"]
 
 
 class DataType:
@@ -54,6 +55,76 @@ class DataType:
         return str(self.logical)
 
     __repr__ = __str__
+
+
+class RowType(DataType):
+    """A ROW, as ``DataTypes.ROW`` makes it. ``fields``: ``RowField``s."""
+
+    __slots__ = ()
+
+    def __init__(self, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+        super().__init__(t.RowType(tuple(t.Field(f.name, f.data_type.logical) for f in fields), nullable))
+
+    @property
+    def fields(self) -> list[RowField]:
+        """The fields."""
+        return [RowField(f.name, DataType(f.type)) for f in self._fields()]
+
+    def add(self, field: str | RowField, data_type: Any = None) -> RowType:
+        """Append a field: a ``RowField``, or its name and its type. Gives this type again."""
+        name = field.name if isinstance(field, RowField) else field
+        given = field.data_type if isinstance(field, RowField) else data_type
+        added = t.Field(name, logical_type(given, f"of field '{name}'"))
+        self.logical = t.RowType((*self._fields(), added), self.logical.nullable)
+        return self
+
+
+class UserDefinedType(DataType):
+    """A type of a program's own, whose values are stored as values of a type of SQL.
+
+    A subclass defines ``sql_type``, ``serialize`` and ``deserialize``; the class of its values names it: ``__UDT__ =
+    MyType()``. ``from_elements`` takes such values; rows that a program reads hold the values of ``sql_type``.
+
+    ``nullable``: whether NULL is a value.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, nullable: bool = True) -> None:
+        super().__init__(logical_type(type(self).sql_type()).with_nullable(nullable))
+
+    @classmethod
+    def sql_type(cls) -> DataType:
+        """The type of SQL in which values are stored."""
+        raise NotImplementedError("a user-defined type says its sql_type()")
+
+    def serialize(self, obj: Any) -> Any:
+        """The value of ``sql_type`` for ``obj``."""
+        raise NotImplementedError("a user-defined type has serialize()")
+
+    def deserialize(self, datum: Any) -> Any:
+        """The object for a value of ``sql_type``."""
+        raise NotImplementedError("a user-defined type has deserialize()")
+
+
+def stored(value: Any) -> Any:
+    """``value`` with the stored form of each object in it that has a user-defined type."""
+    own = getattr(type(value), "__UDT__", None)
+    if isinstance(own, UserDefinedType):
+        return own.serialize(value)
+    if isinstance(value, list):
+        return [stored(x) for x in value]
+    if isinstance(value, dict):
+        return {stored(k): stored(x) for k, x in value.items()}
+    if isinstance(value, tuple) and any(map(_holds_own, value)):
+        fields = [stored(x) for x in value]
+        names = getattr(value, "_names", None)
+        return make_row(names, fields) if names else tuple(fields)
+    return value
+
+
+def _holds_own(value: Any) -> bool:
+    return isinstance(value, (list, dict, tuple)) or hasattr(type(value), "__UDT__")
 
 
 class RowField:
@@ -231,18 +302,18 @@ class DataTypes:
         return RowField(name, DataType(logical_type(data_type, f"of field '{name}'")), description)
 
     @staticmethod
-    def ROW(row_fields: Sequence[Any] = (), nullable: bool = True) -> DataType:
+    def ROW(row_fields: Sequence[Any] = (), nullable: bool = True) -> RowType:
         """Rows of fields: ``FIELD(…)``, (name, type), or types alone, whose
         fields are called ``f0``, ``f1`` …"""
-        fields = []
+        made = RowType((), nullable)
         for i, given in enumerate(row_fields):
             if isinstance(given, RowField):
-                fields.append(t.Field(given.name, given.data_type.logical))
+                made.add(given)
             elif isinstance(given, tuple) and len(given) == 2:
-                fields.append(t.Field(given[0], logical_type(given[1])))
+                made.add(*given)
             else:
-                fields.append(t.Field(f"f{i}", logical_type(given)))
-        return DataType(t.RowType(tuple(fields), nullable))
+                made.add(f"f{i}", given)
+        return made
 
     @staticmethod
     def INTERVAL(upper_resolution: str, lower_resolution: str | None = None) -> DataType:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import user_functions as api
 from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
+from penstock.columnar.accumulator_rows import new_accumulator
 from penstock.columnar.rows import make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.sql.functions import MARK
@@ -62,7 +64,8 @@ class UserDefinedFunction:
         self.target = target
         self.kind = kind
         self.penstock_function = getattr(target, MARK)
-        self.name = name or str(getattr(target, "__name__", type(target).__name__))
+        self.name = self._name = name or str(getattr(target, "__name__", type(target).__name__))
+        self._deterministic = bool(self.penstock_function.get("deterministic", True))
         self._over_rows: UserDefinedFunction | None = None
         functools.update_wrapper(self, target, updated=())
 
@@ -103,11 +106,15 @@ class UserDefinedFunction:
         return self
 
     def __reduce__(self) -> Any:
-        return _itself, (self.target,)  # a slot needs the function alone
+        return operator.itemgetter(0), ((self.target,),)  # a slot needs the function alone
 
 
-def _itself(target: Any) -> Any:
-    return target
+def declared_function(function: Any) -> Any:
+    """The object that ``udf``, ``udtf`` or ``udaf`` has marked; an aggregate function that says its types is marked here."""
+    if isinstance(function, UserDefinedFunction):
+        return function.target
+    bare = not hasattr(function, MARK)
+    return udaf(function).target if bare and hasattr(function, "get_result_type") else function
 
 
 def _types(declared: Any) -> Any:
@@ -212,10 +219,21 @@ class _PandasAggregate(AggregateFunction):
             return None  # before the first row of a group
         import pandas as pd
 
-        found = self._function(
-            *(pd.concat(parts, ignore_index=True) for parts in zip(*accumulator, strict=True))
-        )
-        return found.item() if hasattr(found, "item") else found
+        series = [pd.concat(parts, ignore_index=True) for parts in zip(*accumulator, strict=True)]
+        return _plain(self._value(series))
+
+    def _value(self, series: list[Any]) -> Any:
+        function = self._function
+        if not hasattr(function, "accumulate"):
+            return function(*series)
+        accumulator = new_accumulator(function)
+        changed = function.accumulate(accumulator, *series)
+        return function.get_value(accumulator if changed is None else changed)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's number as Python's."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _per(func_type: str | None, per: str) -> tuple[str, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.typeinfo import type_of_values
@@ -9,7 +10,7 @@ from penstock.columnar.python_values import columns_of, is_bare
 from penstock.errors import FunctionError, SpecError
 from penstock.plan import nodes as n
 from penstock.sql.values import encode_batch
-from penstock.table.types import DataType, logical_type
+from penstock.table.types import DataType, logical_type, stored
 from penstock.types import Batch
 from penstock.types import logical as t
 
@@ -30,10 +31,11 @@ def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
     """
     declared = declared_schema(schema)
     names = declared.names if declared is not None else _given_names(elements, schema, where)
-    rows = [_positional(row, names, i, where) for i, row in enumerate(elements)]
+    rows = [tuple(map(stored, _positional(row, names, i, where))) for i, row in enumerate(elements)]
     if declared is None:
         declared = _inferred(names, rows, where)
     _check_nulls(declared, rows, where)
+    rows = _rounded(declared, rows)
     taken: list[Any] = [row[0] for row in rows] if is_bare(declared) else list(rows)
     try:
         columns = columns_of(declared, taken, where)
@@ -159,6 +161,23 @@ def _type_of_rows(rows: Sequence[tuple[Any, ...]]) -> t.LogicalType | None:
     types = [type_of_column(column) for column in zip(*rows, strict=True)]
     fields = [t.Field(name, x) for name, x in zip(names, types, strict=True) if x is not None]
     return t.RowType(tuple(fields)) if len(fields) == len(types) else None
+
+
+def _rounded(schema: t.Schema, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows with decimals at the scale of their column. As in Flink, half a digit rounds away from zero."""
+    decimals = {i: type_.scale for i, type_ in enumerate(schema.types) if isinstance(type_, t.DecimalType)}
+    if not decimals:
+        return rows
+
+    def at_scale(value: Any, scale: int) -> Any:
+        if not isinstance(value, Decimal) or not value.is_finite():
+            return value
+        return value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=Context(prec=80))
+
+    return [
+        tuple(at_scale(value, decimals[i]) if i in decimals else value for i, value in enumerate(row))
+        for row in rows
+    ]
 
 
 def _check_nulls(schema: t.Schema, rows: Sequence[tuple[Any, ...]], where: str) -> None:

@@ -35,6 +35,7 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "TimeTypeInfo",
         "TimestampTypeInfo",
         "TupleTypeInfo",
+        "TypeSerializer",
     ),
     "datastream": (
         "AppendingState",
@@ -62,6 +63,7 @@ ABSENT: dict[str, tuple[str, ...]] = {
         "SinkFunction",
         "SourceFunction",
         "StateBackend",
+        "TimeWindowSerializer",
         "Window",
         "WindowOperationDescriptor",
         "long_to_int_with_bit_mixing",

@@ -36,6 +36,9 @@ class Absent:
             raise AttributeError(attribute)
         raise self._refuse()
 
+    def __getitem__(self, item: Any) -> Absent:
+        return self  # an annotation: Name[T]
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         raise self._refuse()
 
