@@ -7,8 +7,10 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import uuid
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock.errors import ExternalError
 from penstock.log_events import EventLog
@@ -16,6 +18,11 @@ from penstock.messages.forking import ForkPlanner
 from penstock_services.common.pipes import read_all, write_all
 from penstock_services.common.processes import SystemSpawner
 from penstock_services.common.template import StaleTemplate, TemplateProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.messages.sandbox import Sandbox
 
 _log = EventLog("penstock.dispatcher.planners")
 _ARGV = [sys.executable, "-P", "-m", "penstock.api.planner_template"]
@@ -42,9 +49,10 @@ class _Running:
 
 @dataclass(eq=False)
 class PlannerProcesses:
-    """Runs planners. The template starts with the first of them, and again when it has ended, when code has
+    """Runs planners, in a sandbox if there is one. The template starts with the first of them, and again when it has ended, when code has
     changed since, or when the environment of this process has changed."""
 
+    sandbox: Sandbox | None = None
     _current: _Running | None = None
     _all: list[_Running] = field(default_factory=list)
 
@@ -55,13 +63,17 @@ class PlannerProcesses:
         exit code (negative: the number of the signal that ended it), its standard output and its standard error.
         Raises TimeoutError when ``limit_s`` passes (the process and all that it has started are killed),
         ExternalError when no process can be forked."""
-        with contextlib.ExitStack() as pipes:
+        with contextlib.ExitStack() as pipes, self._own_folder() as folder:
             (their_in, to), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
             for fd in (to, out, err):
                 pipes.callback(os.close, fd)
             try:
                 order = ForkPlanner(
-                    order=uuid.uuid4().hex, module=module, program=program, variables=variables
+                    order=uuid.uuid4().hex,
+                    module=module,
+                    program=program,
+                    variables={**variables, **({"TMPDIR": f"{folder}/tmp"} if folder else {})},
+                    sandbox=self.sandbox.at(folder) if self.sandbox is not None else None,
                 )
                 running, pid = await self._fork(order, [their_in, their_out, their_err])
             finally:
@@ -83,6 +95,15 @@ class PlannerProcesses:
                 running.planners -= 1
                 await self._end_retired()
         return -signal.SIGKILL if code is None else code, output, errors
+
+    @contextlib.contextmanager
+    def _own_folder(self) -> Iterator[str]:
+        """The folder in which a confined planner may write; empty for one that is not."""
+        if self.sandbox is None:
+            yield ""
+            return
+        with tempfile.TemporaryDirectory(prefix="penstock-planner-", ignore_cleanup_errors=True) as folder:
+            yield folder
 
     async def _fork(self, order: ForkPlanner, fds: list[int]) -> tuple[_Running, int]:
         error: ExternalError | None = None

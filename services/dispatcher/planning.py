@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
+    from penstock.messages.sandbox import Sandbox
 
 PLANNING_LIMIT_S = 60.0
 #: How many planners run at the same time. Each is a process with NumPy and Arrow.
@@ -35,13 +36,19 @@ CHECK_MODULE = "penstock.api.restore_check"
 
 class Planner:
     """Runs planner processes. ``limit_s``: the time limit of each. ``module``: the module whose
-    ``main()`` it runs."""
+    ``main()`` it runs. ``sandbox``: what confines them."""
 
-    def __init__(self, *, limit_s: float = PLANNING_LIMIT_S, module: str = "penstock.api.planner") -> None:
+    def __init__(
+        self,
+        *,
+        limit_s: float = PLANNING_LIMIT_S,
+        module: str = "penstock.api.planner",
+        sandbox: Sandbox | None = None,
+    ) -> None:
         self._limit_s = limit_s
         self._module = module
         self._free = asyncio.Semaphore(PLANNERS)
-        self._processes = PlannerProcesses()
+        self._processes = PlannerProcesses(sandbox)
 
     async def plan(self, spec: JobSpec, allowed: Sequence[str] = ("*",)) -> JobGraph:
         """The job graph. ``allowed``: patterns of the secrets that planning may look up. Raises the user's error, SpecError when the time limit passes, and FunctionError or

@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
+from penstock.sandbox.probe import check
+from penstock.sandbox.settings import sandbox_of_planners
 from penstock_services.common.http_serving import bind, http_server, shown_url
 from penstock_services.common.kept_lines import KeptLines
 from penstock_services.common.presence import Census
@@ -36,13 +38,16 @@ class DispatcherService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._server: uvicorn.Server | None = None
-        self._planner = Planner()
+        self._sandbox = sandbox_of_planners(context.config)
+        self._planner = Planner(sandbox=self._sandbox)
         self.own_log = KeptLines()
 
     async def start(self) -> Mapping[str, Any]:
         """See ``Service.start``. Raises ExternalError if the port cannot be bound, SpecError if the address
-        needs authentication and none is configured."""
+        needs authentication and none is configured, ExternalError if this machine does not allow the planners' sandbox."""
         context = self._context
+        if self._sandbox is not None:
+            await asyncio.to_thread(check, self._sandbox)
         # The port is bound first, so that a taken port is reported before anything else fails.
         host, port = conf.REST_BIND.read(context.config), conf.REST_PORT.read(context.config)
         door = front_door(context.config, host, conf.REST_BIND.key)

@@ -22,11 +22,11 @@ from penstock.api import (
 from penstock.api.client import ClusterClient
 from penstock.connectors.collect import decode_chunk
 from penstock.embedded import EmbeddedCluster
-from penstock.errors import ExternalError, PenstockError, SpecError
+from penstock.errors import ExternalError, FunctionError, PenstockError, SpecError
 from penstock.messages.sandbox import Sandbox
 from penstock.sandbox import enter, kernel, syscalls
 from penstock.sandbox.probe import check
-from penstock.sandbox.settings import refused_measures, sandbox_of
+from penstock.sandbox.settings import refused_measures, sandbox_of, sandbox_of_planners
 from tests.e2e.support import until_true
 
 if TYPE_CHECKING:
@@ -82,6 +82,17 @@ def test_measures_include_what_they_need(tmp_path):
     only = sandboxed(drop_capabilities="true")
     assert only is not None
     assert (only.no_new_privileges, only.read_only_root, only.writable) == (True, False, ())
+
+
+def test_planners_have_the_measures_of_slots_without_the_store(tmp_path):
+    config = {f"{PREFIX}read-only-root": "true", "high-availability.storageDir": tmp_path.as_uri()}
+    assert sandbox_of_planners(config) is None
+    made, slots = sandbox_of_planners({**config, "security.submission.sandbox": "true"}), sandbox_of(config)
+    assert made is not None
+    assert slots is not None
+    assert (made.read_only_root, made.writable, slots.writable) == (True, (), (str(tmp_path),))
+    with pytest.raises(SpecError, match="without a measure"):
+        sandbox_of_planners({"security.submission.sandbox": "true"})
 
 
 @pytest.mark.parametrize(
@@ -278,6 +289,18 @@ class Intruder(KeyedProcessFunction):
         yield self.found, n
 
 
+#: A program that a planner loads; what it finds is its error.
+PLANNED = """
+import pathlib, tempfile
+tempfile.TemporaryFile().close()
+status = dict(line.split(":\\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines() if ":\\t" in line)
+try:
+    pathlib.Path({outside!r}, "evil").write_text("x")
+except OSError as err:
+    raise RuntimeError("could not write: " + err.strerror + "; " + status["NoNewPrivs"] + " " + status["Seccomp"])
+"""
+
+
 @pytest.mark.cluster
 def test_a_job_runs_confined_and_is_restored(tmp_path: Path) -> None:
     if why := allowed(sandbox_of(everything())):
@@ -288,6 +311,7 @@ def test_a_job_runs_confined_and_is_restored(tmp_path: Path) -> None:
     (outside / "kept").touch()
     secret.write_text("hidden")
     config = everything(**{"writable-paths": inside, "inaccessible-paths": secret})
+    config["security.submission.sandbox"] = "true"
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     with EmbeddedCluster(slots=1, config=config) as cluster:
         taskmanager = cluster.child("taskmanager-0").pid
@@ -314,6 +338,9 @@ def test_a_job_runs_confined_and_is_restored(tmp_path: Path) -> None:
         job = env.execute_async("intruder")
         assert job is not None
         with ClusterClient(cluster.rest_url) as client:
+            with pytest.raises(FunctionError, match="Read-only file system; 1 2") as refused_program:
+                client.submit({"python": PLANNED.format(outside=str(outside))})
+            assert "could not write" in str(refused_program.value)
 
             def counts() -> dict[str, int]:
                 assert client.job(job.get_job_id())["state"] not in ("FAILED", "CANCELED", "FINISHED")
@@ -366,7 +393,8 @@ def test_spark_runs_confined() -> None:
           'fields.i.start' = '1', 'fields.i.end' = '700');
         SELECT i % 7 AS k, COUNT(*) AS c FROM n GROUP BY i % 7;
     """
-    with EmbeddedCluster(slots=1, config=everything()) as cluster, ClusterClient(cluster.rest_url) as client:
+    config = {**everything(), "security.submission.sandbox": "true"}
+    with EmbeddedCluster(slots=1, config=config) as cluster, ClusterClient(cluster.rest_url) as client:
         job = client.submit({"sql": sql, "config": {"execution.engine": "spark"}})
         chunks = [decode_chunk(c.key, c.data) for found in client.results(job) for c in found]
         assert sorted(row["c"] for chunk in chunks for row in chunk.rows.to_pylist()) == [100] * 7

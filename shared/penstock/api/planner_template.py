@@ -26,6 +26,7 @@ import time
 
 from penstock.messages.forking import ForkPlanner
 from penstock.runtime.forked_program import as_a_program
+from penstock.sandbox.enter import enter
 
 #: What planning any program imports.
 PRELOAD = (
@@ -88,6 +89,8 @@ class PlannerTemplate(ForkServer[ForkPlanner]):
 
     def run(self, order: ForkPlanner, fds: list[int]) -> int:
         os.setsid()  # what the user's code starts can be ended with the planner
+        if order.sandbox is not None:
+            enter(order.sandbox)
         return as_a_program(order.module, fds, variables=order.variables)
 
 

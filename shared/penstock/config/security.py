@@ -157,6 +157,14 @@ SUBMISSION_KINDS = define(
     "The kinds of programs that a spec may have, separated by commas. A job graph may hold pickled functions, so it is code as Python is.",
     scope="cluster",
 )
+SUBMISSION_SANDBOX = define(
+    "security.submission.sandbox",
+    False,
+    parse_bool,
+    "Planners, which load Python programs beside the dispatcher, enter the measures that `taskmanager.sandbox.…` names in the dispatcher's "
+    "configuration; the object store stays read-only for them ([sandbox](securing.md#sandbox-of-slots)).",
+    scope="cluster",
+)
 SUBMISSIONS_PER_MINUTE = define(
     "security.submission.max-per-minute",
     0.0,

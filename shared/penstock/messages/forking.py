@@ -11,6 +11,8 @@ from typing import Union
 
 import msgspec
 
+from penstock.messages.sandbox import Sandbox
+
 
 class _Msg(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     pass
@@ -21,13 +23,14 @@ class ForkPlanner(_Msg, frozen=True, kw_only=True, tag="fork-planner"):
     (SCM_RIGHTS): its standard input, output and error.
 
     ``variables``: what its environment has beside the template's. ``program``: the kind of the program that
-    it plans, a key of ``planner_template.PROGRAMS``; empty: of none.
+    it plans, a key of ``planner_template.PROGRAMS``; empty: of none. ``sandbox``: what the process enters first.
     """
 
     order: str
     module: str
     variables: dict[str, str] = {}
     program: str = ""
+    sandbox: Sandbox | None = None
 
 
 class ForkService(_Msg, frozen=True, kw_only=True, tag="fork-service"):

@@ -45,7 +45,7 @@ def sandbox_of(config: Mapping[str, Any]) -> Sandbox | None:
             where="configuration keys 'taskmanager.sandbox.…'",
             remedy="leave them out on this system",
         )
-    stores = (conf.STORAGE_URL.read(config), conf.SAVEPOINT_DIR.read(config))
+    stores: tuple[str, ...] = (conf.STORAGE_URL.read(config), conf.SAVEPOINT_DIR.read(config))
     return Sandbox(
         no_new_privileges=no_new,
         drop_capabilities=drop,
@@ -56,6 +56,23 @@ def sandbox_of(config: Mapping[str, Any]) -> Sandbox | None:
         # What a crash would write to the disk holds the data and the secrets of a job.
         limits={**limits, "RLIMIT_CORE": 0},
     )
+
+
+def sandbox_of_planners(config: Mapping[str, Any]) -> Sandbox | None:
+    """The sandbox of planners; None unless it is asked for. Raises as ``sandbox_of``, and SpecError if it would be empty."""
+    if not conf.SUBMISSION_SANDBOX.read(config):
+        return None
+    # They write no state.
+    of_slots = sandbox_of(
+        {k: v for k, v in config.items() if k not in (conf.STORAGE_URL.key, conf.SAVEPOINT_DIR.key)}
+    )
+    if of_slots is None:
+        raise SpecError(
+            "a sandbox of planners without a measure",
+            expected="a measure of taskmanager.sandbox.… in the dispatcher's configuration",
+            where=f"configuration key '{conf.SUBMISSION_SANDBOX.key}'",
+        )
+    return of_slots
 
 
 def refused_measures(try_one: Callable[[Sandbox], None] = check) -> dict[str, PenstockError]:
