@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = ("word_count", "fraud_alert", "anomalies", "dynamic_pricing", "incentives", "quality_of_service")
+EXAMPLES = ("word_count", "fraud_alert", "anomalies", "dynamic_pricing", "incentives", "quality_of_service", "flights_kafka")
+#: Flights in the picture: four days.
+FLIGHTS = 3_500
 Rows = list[list[Any]]
 
 
@@ -25,9 +28,31 @@ def make_rows(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for example in EXAMPLES:
         text = (ROOT / "examples" / example / "job.sql").read_text()
+        if example == "flights_kafka":
+            text = flights_in_files(text, out)
         results = SqlSession().run_script(text.replace("'connector' = 'print'", "'connector' = 'collect'"))
         (job,) = [result.job for result in results if result.job is not None]
         (out / f"{example}.json").write_text(json.dumps(sorted(run_graph(job.job_graph).rows), default=str))
+
+
+def flights_in_files(text: str, out: Path) -> str:
+    """The job with its topics as files of the same messages, and its board collected."""
+    from examples.flights.dataset import load
+    from examples.flights_kafka.replay import TOPICS, rows
+
+    for table in TOPICS:
+        path = out.absolute() / f"{table}.json"
+        path.write_bytes(b"\n".join(row for name, _, row in rows(load(), FLIGHTS) if name == table))
+        text = _with(text, table, f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'json'")
+    return _with(text, "board_topic", "'connector' = 'collect'")
+
+
+def _with(text: str, table: str, options: str) -> str:
+    """The script with other options of a table."""
+    declared = re.compile(rf"(CREATE TABLE {table} \(.*?\n\) WITH \().*?(\n\);)", re.DOTALL)
+    changed, times = declared.subn(rf"\g<1>{options}\g<2>", text)
+    assert times == 1, table
+    return changed
 
 
 def draw(folder: Path) -> None:
@@ -123,6 +148,21 @@ def quality_of_service(axes: Any, rows: Rows) -> None:
     clock(axes)
 
 
+def flights_kafka(axes: Any, rows: Rows) -> None:
+    from matplotlib.dates import DateFormatter, DayLocator
+
+    airports = defaultdict(list)
+    for origin, start, _, _, mean, *_ in sorted(rows):
+        airports[origin].append((dt.datetime.fromisoformat(start), mean))
+    for origin, delays in airports.items():
+        axes.plot(*zip(*delays, strict=True), linewidth=0.9, label=origin)
+    axes.axhline(0, color="#8a97a6", linewidth=0.6)
+    axes.set_ylabel("mean delay, minutes")
+    axes.legend(loc="upper left", ncols=3, frameon=False)
+    axes.xaxis.set_major_locator(DayLocator())
+    axes.xaxis.set_major_formatter(DateFormatter("%-d %b"))
+
+
 DRAWN = {
     "word_count": word_count,
     "fraud_alert": fraud_alert,
@@ -130,6 +170,7 @@ DRAWN = {
     "dynamic_pricing": dynamic_pricing,
     "incentives": incentives,
     "quality_of_service": quality_of_service,
+    "flights_kafka": flights_kafka,
 }
 
 
