@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = ("word_count", "fraud_alert", "anomalies", "dynamic_pricing", "incentives", "quality_of_service", "flights_kafka")
+EXAMPLES = (
+    "word_count",
+    "fraud_alert",
+    "anomalies",
+    "dynamic_pricing",
+    "incentives",
+    "quality_of_service",
+    "flights_kafka",
+)
 #: Flights in the picture: four days.
 FLIGHTS = 3_500
 Rows = list[list[Any]]

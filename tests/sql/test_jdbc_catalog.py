@@ -188,6 +188,7 @@ def test_a_sqlite_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("url", "more", "words"), [
     ("jdbc:oracle://h/", {}, "cannot be opened"), ("jdbc:sqlite:/nowhere/x.db", {}, "no database at"),
     ("jdbc:sqlite:/nowhere/x.db", {"user": "me"}, "unknown option 'user'"),
+    ("jdbc:sqlite:/nowhere/x.db", {"default-database": "shop"}, "a SQLite file has one database"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_refused(url: str, more: dict[str, str], words: str) -> None:
     with pytest.raises(PenstockError, match=words):

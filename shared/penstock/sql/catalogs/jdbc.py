@@ -42,6 +42,13 @@ class JdbcCatalog(StoredCatalog):
                 got=options["base-url"].partition("?")[0],
                 where=f"{self._where}, option 'base-url'",
             )
+        if self._sqlite and default_database != described.SQLITE_DATABASE:
+            raise SqlError(
+                f"{self._where}: a SQLite file has one database",
+                expected=f"'default-database' = '{described.SQLITE_DATABASE}'",
+                got=repr(default_database),
+                where=f"{self._where}, option 'default-database'",
+            )
 
     # -- databases -------------------------------------------------------------------------
 
