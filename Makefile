@@ -62,7 +62,7 @@ classes: $(STAMP)
 soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
 	$(PYTEST) -m soak
 
-test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, OpenSearch, a schema registry: needs Maven and Java; PostgreSQL, MariaDB, RabbitMQ: need Debian and root; MySQL: Debian)
+test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, OpenSearch, a schema registry: needs Maven and Java; PostgreSQL, MariaDB, Mosquitto, RabbitMQ: need Debian and root; MySQL: Debian)
 	$(BIN)/python -m tests.servers
 
 # make hostile MINUTES=10 SEED=7
@@ -126,7 +126,7 @@ chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200
 	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
 # Extras of the image of deploy/, which has every connector.
-EXTRAS := avro delta faker iceberg kafka mysql nkeys oidc otel postgres postgres-cdc protobuf rabbitmq spark
+EXTRAS := avro delta faker iceberg kafka mqtt mysql nkeys oidc otel postgres postgres-cdc protobuf rabbitmq spark
 LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet
 lock: ## pin all dependencies anew (needs uv on the PATH)
 	$(LOCK) --all-extras pyproject.toml -o requirements.lock

@@ -34,6 +34,7 @@ from tests.rewriting import leave_product_code
 from tests.running import watch
 from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
     own_kafka,
+    own_mosquitto,
     own_opensearch,
     own_postgres,
     own_redis,
@@ -41,6 +42,7 @@ from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each s
     schema_registry,
     shared_kafka,
     shared_mariadb,
+    shared_mosquitto,
     shared_mysql,
     shared_opensearch,
     shared_postgres,

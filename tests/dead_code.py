@@ -58,6 +58,7 @@ ALLOWED = {
     ("*/formats/avro/files.py", "seekable"): "fastavro, of the file that it writes to",
     ("*", "_repr_html_"): "a notebook, which shows the object",
     ("*/notebook.py", "*load_ipython_extension"): "IPython, for %load_ext and %unload_ext",
+    ("*/mqtt/client.py", "_on_*"): "aiomqtt, whose methods these replace",
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/sql/parser_base.py", "_parse_*"): "sqlglot, whose methods these replace",

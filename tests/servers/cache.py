@@ -12,6 +12,7 @@ from pathlib import Path
 FROM_DEBIAN = {
     "postgresql": "/usr/lib/postgresql/*/bin/postgres",
     "mariadb-server": "/usr/sbin/mariadbd",
+    "mosquitto": "/usr/sbin/mosquitto",
     "rabbitmq-server": "/usr/lib/rabbitmq/bin/rabbitmq-server",
 }
 #: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.

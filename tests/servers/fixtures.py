@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import cache, mariadb_server, mysql_server, postgres_server, rabbitmq_server
+from tests.servers import (
+    cache,
+    mariadb_server,
+    mosquitto_server,
+    mysql_server,
+    postgres_server,
+    rabbitmq_server,
+)
 from tests.servers.apicurio_server import ApicurioServer
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.mariadb_server import MariaDbServer
+from tests.servers.mosquitto_server import MosquittoServer
 from tests.servers.mysql_server import MySqlServer
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
@@ -71,6 +79,29 @@ def shared_rabbitmq() -> Iterator[RabbitMqServer]:
     if why := rabbitmq_server.missing():
         pytest.skip(why)
     server = RabbitMqServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_mosquitto() -> Iterator[MosquittoServer]:
+    """One Mosquitto for the tests that use topics of their own and leave the rest alone."""
+    yield from _mosquitto()
+
+
+@pytest.fixture
+def own_mosquitto() -> Iterator[MosquittoServer]:
+    """A Mosquitto for one test, which may end it."""
+    yield from _mosquitto()
+
+
+def _mosquitto() -> Iterator[MosquittoServer]:
+    if why := mosquitto_server.missing():
+        pytest.skip(why)
+    server = MosquittoServer()
     try:
         server.start()
         yield server

@@ -34,6 +34,7 @@ CONNECTORS: Register[Connector] = Register(
         "opensearch": "penstock.connectors.search:OpenSearch",
         "faker": "penstock.connectors.faker:FakerConnector",
         "nats-core": "penstock.connectors.nats_core:NatsCoreConnector",
+        "mqtt": "penstock.connectors.mqtt:MqttConnector",
         "rabbitmq": "penstock.connectors.rabbitmq:RabbitMqConnector",
         "redis": "penstock.connectors.redis:RedisConnector",
         "socket": "penstock.connectors.socket:SocketConnector",

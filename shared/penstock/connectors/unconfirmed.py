@@ -33,10 +33,15 @@ class Entry:
 
 class Unconfirmed:
     """The deliveries of one split. ``position``: that of the checkpoint; ``retention_ms``: how long the id of a message
-    whose fate is unknown (the connection ended, the job was restored) is remembered after it was last heard of."""
+    whose fate is unknown (the connection ended, the job was restored) is remembered after it was last heard of; ``acknowledged_kept_ms``: how long
+    that of an acknowledged one is. ``subscribed``: whether the server has known of the reader before."""
 
-    def __init__(self, position: Any, retention_ms: int, now_ms: int) -> None:
+    def __init__(
+        self, position: Any, retention_ms: int, now_ms: int, acknowledged_kept_ms: int = ACKNOWLEDGED_KEPT_MS
+    ) -> None:
         self._retention_ms = retention_ms
+        self._acknowledged_kept_ms = acknowledged_kept_ms
+        self.subscribed = bool((position or {}).get("subscribed"))
         #: Messages that were polled, and those that arrived, since the job's first start.
         self.polled = self.arrived = int((position or {}).get("messages", 0))
         self._entries: deque[Entry] = deque()
@@ -94,7 +99,7 @@ class Unconfirmed:
         """The server has taken the acknowledgement of ``entries``."""
         for entry in entries:
             if entry.id is not None and entry.id in self._kept:
-                self._kept[entry.id] = now_ms + ACKNOWLEDGED_KEPT_MS
+                self._kept[entry.id] = now_ms + self._acknowledged_kept_ms
 
     def forget(self, now_ms: int) -> None:
         """Forget the ids whose time has come."""
