@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,6 +121,31 @@ def test_an_insert_answers_with_its_job(session: Session, cluster: EmbeddedClust
         assert client.wait(job_id)["state"] == "FINISHED"
     written = "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
     assert sorted(written.split()) == list("12345")
+
+
+def test_rows_are_changed_and_a_procedure_is_called(session: Session, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(i, i) for i in range(10)])
+    session.rows("SET 'table.dml-sync' = 'true'")
+    session.rows(
+        f"CREATE TABLE t (id INT, n INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'jdbc', "
+        f"'url' = 'jdbc:sqlite:{tmp_path}/x.db', 'table-name' = 't')"
+    )
+    session.rows(
+        f"CREATE TABLE lake (id INT, n INT) WITH ('connector' = 'delta', 'table-path' = '{tmp_path}/lake')"
+    )
+    session.rows("UPDATE t SET n = n * 10 WHERE id >= 5")
+    session.rows("DELETE FROM t WHERE n < 5")
+    for _ in range(2):
+        session.rows("INSERT INTO lake SELECT * FROM t")
+    session.rows("DELETE FROM lake WHERE id > 5")
+    left = [row for _, row in session.rows("SELECT * FROM lake")]
+    assert left == [[5, 50]] * 2
+    assert connection.execute("SELECT * FROM t").fetchall() == [(i, i * 10) for i in range(5, 10)]
+    assert session.rows("CALL system.compact('lake')") == [
+        ("INSERT", ["0", "0"])
+    ]  # DELETE has written one file
 
 
 def test_a_job_is_shown_and_stopped_with_a_savepoint(session: Session, cluster: EmbeddedCluster) -> None:

@@ -12,7 +12,7 @@ from penstock.connectors.base import LookupSource
 from penstock.connectors.datagen import DatagenConnector
 from penstock.connectors.lookup import LOOKUP_OPTIONS, LookupSettings, lookup_settings
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import BrokerError, ConnectorError
+from penstock.errors import BrokerError, ConnectorError, PenstockError
 from penstock.operators import lookup_join
 from penstock.operators.lookup_cache import LookupCache, distinct, whole_table
 from penstock.options import OptionSet
@@ -112,7 +112,11 @@ class FakeLookup(LookupSource):
             self.owner.failures -= 1
             raise BrokerError("down")
         self.owner.asked.append([k for (k,) in keys.to_pylist()])
-        table = [(k, f"v{k}") for (k,) in keys.to_pylist() if k < 4]
+        table = [
+            (k, f"v{k}")
+            for (k,) in keys.to_pylist()
+            if k < 4 or len(self.owner.asked) > self.owner.late.get(k, 1000)
+        ]
         schema = self.ctx.schema.select(self.ctx.projection)
         return Batch.of(schema, [tuple({"id": k, "name": v}[x] for x in schema.names) for k, v in table])
 
@@ -131,6 +135,8 @@ class Fake(DeclaredConnector):
         super().__init__(OptionSet("connector 'fake-lookup'", LOOKUP_OPTIONS))
         self.asked: list[list[int]] = []
         self.failures = self.loads = 0
+        #: Key → after how many requests its row is there.
+        self.late: dict[int, int] = {}
 
     def is_bounded(self, table) -> bool:
         return True
@@ -189,6 +195,79 @@ def test_failures_are_tried_again_up_to_the_option(fake):
     fake.failures = 2
     with pytest.raises(BrokerError, match="down"):
         run_graph(planned(", 'lookup.max-retries' = '1'"))
+
+
+HINT = "LOOKUP('table' = 'd', 'retry-predicate' = 'lookup_miss', 'retry-strategy' = 'fixed_delay', 'fixed-delay' = '1 ms', 'max-attempts' = '3')"
+HINTED = "SELECT /*+ {} */ x, name FROM l LEFT JOIN dim FOR SYSTEM_TIME AS OF l.p AS d ON l.x = d.id"
+
+
+@pytest.mark.parametrize(
+    "cache", ["NONE", "PARTIAL", "PARTIAL', 'lookup.partial-cache.cache-missing-key' = 'false"]
+)
+def test_a_key_without_a_row_is_asked_for_again(fake, cache):
+    """Only such keys are: 7 comes with the third request, 8 too late, 9 never."""
+    fake.late = {7: 2, 8: 4}
+    source = "VALUES (1), (7), (8), (9), (7), (CAST(NULL AS INT))"
+    graph = planned(f", 'lookup.cache' = '{cache}'", HINTED.format(HINT), source)
+    result = run_graph(graph)
+    assert by_text(result.rows) == by_text(
+        [(1, "v1"), (7, "v7"), (7, "v7"), (8, None), (9, None), (None, None)]
+    )
+    assert [sorted(a) for a in fake.asked] == [[1, 7, 8, 9], [7, 8, 9], [7, 8, 9], [8, 9]]
+    assert result.counters["numLookupRetries"] == 8
+
+
+def test_a_table_says_by_itself_how_often_keys_are_asked_for(fake):
+    fake.late = {7: 1}
+    options = ", 'lookup.retry-missing.max-attempts' = '1', 'lookup.retry-missing.fixed-delay' = '1 ms'"
+    assert by_text(run_graph(planned(options)).rows) == by_text([*LEFT[:3], (7, "v7"), LEFT[4]])
+    assert len(fake.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("LOOKUP('retry-predicate' = 'lookup_miss')", "names no table"),
+        ("LOOKUP('table' = 'x')", "a hint names the table 'x'"),
+        ("LOOKUP('table' = 'd', 'retries' = '3')", "unknown option 'retries'"),
+        (
+            "LOOKUP('table' = 'd', 'max-attempts' = '3')",
+            "without retry-predicate, retry-strategy, fixed-delay",
+        ),
+        (HINT.replace("'3'", "'0'"), "a whole number above 0"),
+        (HINT.replace("1 ms", "soon"), "a duration"),
+        (HINT.replace("lookup_miss", "miss"), "'lookup_miss'"),
+        ("LOOKUP('table' = 'd', 'async' = 'yes')", "'true' or 'false'"),
+    ],
+)
+def test_a_lookup_hint_that_is_wrong_is_refused(fake, hint, words):
+    with pytest.raises(PenstockError) as caught:
+        planned(query=HINTED.format(hint))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "cache", "words"),
+    [
+        (HINT, "NONE", []),
+        (HINT, "FULL", ["its cache is FULL"]),
+        (HINT.replace("'d'", "'l'"), "NONE", ["it is not looked up"]),
+        (
+            "LOOKUP('table' = 'd', 'async' = 'true', 'capacity' = '9')",
+            "NONE",
+            ["'async' of LOOKUP", "'capacity' of LOOKUP"],
+        ),
+    ],
+)
+def test_a_lookup_hint_without_effect_is_told(fake, hint, cache, words):
+    session = SqlSession()
+    session.execute(
+        f"CREATE TABLE dim (id INT, name STRING) WITH ('connector' = 'fake-lookup', 'lookup.cache' = '{cache}')"
+    )
+    session.execute("CREATE VIEW l AS SELECT x, PROCTIME() AS p FROM (VALUES (1)) AS v(x)")
+    told = session.execute(HINTED.format(hint)).warnings
+    assert len(told) == len(words)
+    assert all(word in text for word, text in zip(words, told, strict=True))
 
 
 SLOW = """

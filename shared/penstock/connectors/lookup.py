@@ -18,10 +18,15 @@ CACHES = ("NONE", "PARTIAL", "FULL")
 _PARTIAL = "lookup.partial-cache."
 _FULL = "lookup.full-cache."
 
+#: What the hint LOOKUP sets.
+RETRY_ATTEMPTS, RETRY_DELAY = "lookup.retry-missing.max-attempts", "lookup.retry-missing.fixed-delay"
+
 #: A connector adds these to its own options.
 LOOKUP_OPTIONS = (
     Option("lookup.cache", choice(*CACHES), None, "NONE: always ask; PARTIAL: keep what was asked for; FULL: keep the whole table."),
     Option("lookup.max-retries", integer, 3, "How often a failed lookup is tried again."),
+    Option(RETRY_ATTEMPTS, integer, 0, "How often a key without a row is asked for again: it may come late."),
+    Option(RETRY_DELAY, duration_ms, 1000, "The pause before that."),
     Option(_PARTIAL + "max-rows", integer, None, "Keys kept; those unused for longest go first. Default: all."),
     Option(_PARTIAL + "expire-after-write", duration_ms, None, "How long a key is believed after it was asked for."),
     Option(_PARTIAL + "expire-after-access", duration_ms, None, "How long a key stays after its last use."),
@@ -45,6 +50,9 @@ class LookupSettings:
     cache_missing_key: bool = True
     reload_interval_ms: int | None = None
     fixed_rate: bool = False
+    #: How often a key without a row is asked for again, and the pause before that.
+    missing_attempts: int = 0
+    missing_delay_ms: int = 1000
 
     def describe(self) -> str:
         """The join's cache, in words."""
@@ -104,5 +112,7 @@ def lookup_settings(connector: Connector, options: Mapping[str, str], *, where: 
         expire_after_access_ms=read[_PARTIAL + "expire-after-access"],
         cache_missing_key=read[_PARTIAL + "cache-missing-key"],
         reload_interval_ms=read[_FULL + "periodic-reload.interval"],
+        missing_attempts=read[RETRY_ATTEMPTS],
+        missing_delay_ms=read[RETRY_DELAY],
         fixed_rate=read[_FULL + "periodic-reload.schedule-mode"] == "FIXED_RATE",
     )

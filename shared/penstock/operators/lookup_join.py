@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.connectors.base import TableInfo
-from penstock.connectors.lookup import lookup_settings
+from penstock.connectors.lookup import LookupSettings, lookup_settings
 from penstock.connectors.registry import get_connector
 from penstock.errors import ExternalError
 from penstock.operators.asking import AskingOperator
@@ -99,6 +99,23 @@ class LookupJoinOperator(AskingOperator):
                     raise
             await asyncio.sleep(RETRY_PAUSE_S * attempt)
 
+    async def _looked_up(self, source: LookupSource, asked: Batch) -> Batch:
+        """The rows of the keys. Keys without a row are asked for again, as often as the settings say."""
+        rows = await self._retried(lambda: source.lookup(asked))
+        lacking = asked
+        for _ in range(self._settings.missing_attempts):
+            known = LookupCache(self._rows_schema, self._keys, LookupSettings(cache="PARTIAL"))
+            known.put(asked, rows, self.ctx.now_ms())
+            lacking = lacking.filter(known.fan_out(known.slots(lacking.columns, lacking.num_rows)) == 0)
+            if not lacking.num_rows:
+                break
+            self.ctx.metrics.inc("numLookupRetries", lacking.num_rows)
+            await asyncio.sleep(self._settings.missing_delay_ms / 1000)
+            keys = lacking
+            more = await self._retried(lambda: source.lookup(keys))  # noqa: B023 (awaited in this turn of the loop)
+            rows = Batch.concat([rows, more])
+        return rows
+
     # -- rows ----------------------------------------------------------------------------------
 
     def process(self, input_index: int, batch: Batch) -> Iterator[Output]:
@@ -133,8 +150,7 @@ class LookupJoinOperator(AskingOperator):
         asked = distinct(Batch(self._key_schema, take_all(keys, chosen), num_rows=len(chosen)))
         counters.inc("missCount", len(chosen))
         counters.inc("loadCount", asked.num_rows)
-        source = self._source
-        rows = yield from self.ask(self._retried(lambda: source.lookup(asked)))
+        rows = yield from self.ask(self._looked_up(self._source, asked))
         self._cache.put(asked, rows, self.ctx.now_ms())
         return self._cache.slots(keys, n)
 

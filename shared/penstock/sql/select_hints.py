@@ -12,6 +12,7 @@ from penstock.config import parse_duration_ms
 from penstock.errors import PenstockError
 from penstock.plan import nodes as n
 from penstock.sql.errors import did_you_mean
+from penstock.sql.lookup_hints import LOOKUP, lookup_hint
 
 if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
@@ -36,7 +37,9 @@ class SelectHints:
     #: How long state of the table's rows is kept, ms; 0: for ever.
     lifetimes: dict[str, int] = field(default_factory=dict)
     strategies: dict[str, Strategy | None] = field(default_factory=dict)
-    #: The tables whose lifetime some operator has.
+    #: Options that the hint LOOKUP stands for, by table.
+    lookups: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: The tables whose lifetime some operator has, and with LOOKUP before their name those of lookup joins.
     kept: set[str] = field(default_factory=set, compare=False)
 
     def hinted(self, join: n.Join, left: Relation, right: Relation) -> n.Join:
@@ -77,15 +80,19 @@ def select_hints(ctx: QueryBinder, select: exp.Select) -> SelectHints:
         return NO_HINTS
     lifetimes: dict[str, int] = {}
     strategies: dict[str, Strategy | None] = {}
+    lookups: dict[str, dict[str, str]] = {}
     for hint in clause.expressions:
         name = hint.this.upper()
         if name == STATE_TTL:
             for table, value in hint.meta["options"].items():
                 lifetimes[table] = _duration(ctx, hint, table, value)
+        elif name == LOOKUP:
+            table, options = lookup_hint(ctx, hint)
+            lookups[table] = options
         elif name in STRATEGIES:
             strategies.update(dict.fromkeys(hint.meta["names"], STRATEGIES[name]))
         else:
-            known = [STATE_TTL, *STRATEGIES]
+            known = [STATE_TTL, LOOKUP, *STRATEGIES]
             raise ctx.source.unsupported(
                 f"the hint {name}",
                 hint,
@@ -96,13 +103,13 @@ def select_hints(ctx: QueryBinder, select: exp.Select) -> SelectHints:
                 if name == "OPTIONS"
                 else did_you_mean(name, known) or "leave it out: the planner chooses",
             )
-    return SelectHints(lifetimes, strategies)
+    return SelectHints(lifetimes, strategies, lookups)
 
 
 def check_tables(ctx: QueryBinder, select: exp.Select, hints: SelectHints, relation: Relation) -> None:
     """Raise SqlError if a hint names a table that the FROM of its SELECT does not have."""
     known = sorted({c.table for c in relation.columns if c.table})
-    for name in (*hints.lifetimes, *hints.strategies):
+    for name in (*hints.lifetimes, *hints.strategies, *hints.lookups):
         if name not in known:
             raise ctx.source.error(
                 f"a hint names the table '{name}', which is not in this FROM",
@@ -114,13 +121,20 @@ def check_tables(ctx: QueryBinder, select: exp.Select, hints: SelectHints, relat
 
 
 def warn_without_effect(ctx: QueryBinder, select: exp.Select, hints: SelectHints) -> None:
-    """Warns of a STATE_TTL of a table whose state no operator of the SELECT keeps by itself."""
-    for name in hints.lifetimes:
-        if name not in hints.kept:
-            place = ctx.source.where(select.args["hint"].expressions[0])
-            ctx.catalog.warnings.append(
-                f"STATE_TTL of '{name}' has no effect ({place}): it is neither a side of a join nor grouped alone"
-            )
+    """Warns of hints that no operator of the SELECT has taken: STATE_TTL and LOOKUP."""
+    told = [
+        (STATE_TTL, name, "it is neither a side of a join nor grouped alone")
+        for name in hints.lifetimes
+        if name not in hints.kept
+    ]
+    told += [
+        (LOOKUP, name, "it is not looked up")
+        for name in hints.lookups
+        if f"{LOOKUP} {name}" not in hints.kept
+    ]
+    for hint, name, why in told:
+        place = ctx.source.where(select.args["hint"].expressions[0])
+        ctx.catalog.warnings.append(f"{hint} of '{name}' has no effect ({place}): {why}")
 
 
 def _duration(ctx: QueryBinder, hint: exp.Expression, table: str, value: str) -> int:

@@ -11,6 +11,7 @@ from penstock.connectors.registry import get_connector
 from penstock.functions.expr import InputRef
 from penstock.plan import nodes as n
 from penstock.plan.properties import is_proctime
+from penstock.sql.lookup_hints import hinted_table
 from penstock.sql.scope import Relation, joined, joined_schema
 
 if TYPE_CHECKING:
@@ -102,5 +103,5 @@ def _looked_up(ctx: QueryBinder, target: AsOf, right: Relation) -> Relation:
             expected="a table whose rows are what it holds",
             remedy="join it as a versioned table: FOR SYSTEM_TIME AS OF an event time",
         )
-    table = msgspec.structs.replace(scan.table, watermark=None)
+    table = hinted_table(ctx, msgspec.structs.replace(scan.table, watermark=None), right.columns[0].table)
     return right.over(msgspec.structs.replace(scan, table=table))
