@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from penstock_services.dispatcher.endpoint import Handler
 
 
-def _applications() -> UnsupportedError:
-    return UnsupportedError(
-        "a code package is run as one job",
-        expected="a program with one execute()",
-        remedy="POST /jars/{jar}/run",
-    )
-
-
 def _profiler() -> UnsupportedError:
     return UnsupportedError(
         "the dispatcher profiles no process",
@@ -64,7 +56,6 @@ class AbsentApi:
         refused, none, missing = "Refused.", "Empty.", "404: there is none."
         no_profile = _refusing(_profiler)
         found = [
-            post("/jars/{jar}/run-application", _refusing(_applications), Empty, status=202, note=refused, role=Role.SUBMIT),
             get("/datasets", _answering(absent.DataSets()), absent.DataSets, note=none),
             Endpoint("DELETE", data_set, _no_data_set, Triggered, status=202, note=missing),
             get("/datasets/delete/{trigger}", _no_data_set, Operation, note=missing),

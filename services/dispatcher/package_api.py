@@ -65,6 +65,15 @@ class PackageApi:
             get(f"{jar}/plan", self._plan, JobPlan, note=entry, **asks),
             post(f"{jar}/plan", self._plan, JobPlan, takes=views.RunPackage, note=entry, **asks),
             post(f"{jar}/run", self._run, views.PackageRun, takes=views.RunPackage, note=entry, **asks),
+            post(
+                f"{jar}/run-application",
+                self._run_application,
+                views.ApplicationRun,
+                takes=views.RunApplication,
+                status=202,
+                note="As `run`: each job is an application of its own, with the job's id.",
+                **asks,
+            ),
         ]
 
     async def _list(self, request: Request) -> views.PackageList:
@@ -87,19 +96,27 @@ class PackageApi:
         return JobPlan(plan=plan(views.planned(graph)))
 
     async def _run(self, request: Request) -> views.PackageRun:
-        spec, code = await self._asked(request)
+        return views.PackageRun(jobid=await self._submitted(request))
+
+    async def _run_application(self, request: Request) -> views.ApplicationRun:
+        return views.ApplicationRun(applicationid=await self._submitted(request, views.RunApplication))
+
+    async def _submitted(self, request: Request, takes: type[views.RunPackage] = views.RunPackage) -> str:
+        spec, code = await self._asked(request, takes)
         reply = await self._submitter.submit(spec, who=identity_of(request.scope), code=code)
         about(request.scope, job_id=reply.job_id, job_name=reply.name)
-        return views.PackageRun(jobid=reply.job_id)
+        return reply.job_id
 
-    async def _asked(self, request: Request) -> tuple[JobSpec, Code]:
+    async def _asked(
+        self, request: Request, takes: type[views.RunPackage] = views.RunPackage
+    ) -> tuple[JobSpec, Code]:
         package = await self._packages.find(request.path_params["jar"])
-        asked = asked_of(request.query_params.multi_items(), await body_of(request, MAX_REQUEST_BYTES))
+        asked = asked_of(request.query_params.multi_items(), await body_of(request, MAX_REQUEST_BYTES), takes)
         program = program_of(package, asked.entry_class or "")
         spec = spec_of(
             {
                 "python": program,
-                "job_id": asked.job_id or uuid.uuid4().hex,
+                "job_id": job_id_of(asked) or uuid.uuid4().hex,
                 "args": arguments(asked),
                 "parallelism": asked.parallelism,
                 "config": configuration(asked),
@@ -108,8 +125,11 @@ class PackageApi:
         return spec, Code(package.id, await self._packages.content(package))
 
 
-def asked_of(query: list[tuple[str, str]], body: bytes) -> views.RunPackage:
-    """The request in a JSON body, and in the query as Flink's clients send it; the body counts. Raises SpecError."""
+def asked_of(
+    query: list[tuple[str, str]], body: bytes, takes: type[views.RunPackage] = views.RunPackage
+) -> views.RunPackage:
+    """The request in a JSON body, and in the query as Flink's clients send it; the body counts. ``takes``: the type of
+    the body. Raises SpecError."""
     given: dict[str, Any] = {}
     for key, text in query:
         match key:
@@ -134,13 +154,26 @@ def asked_of(query: list[tuple[str, str]], body: bytes) -> views.RunPackage:
             given.update(
                 {k: v for k, v in msgspec.json.decode(body, type=dict[str, Any]).items() if v is not None}
             )
-        return msgspec.convert(given, views.RunPackage)
+        return msgspec.convert(given, takes)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
         raise SpecError(
             f"the request to run a code package is malformed: {err}",
-            expected="a JSON object with "
-            + ", ".join(f.encode_name for f in msgspec.structs.fields(views.RunPackage)),
+            expected="a JSON object with " + ", ".join(f.encode_name for f in msgspec.structs.fields(takes)),
         ) from err
+
+
+def job_id_of(asked: views.RunPackage) -> str | None:
+    """The id that the job gets; None: any. Raises SpecError if the application is to have another id than its job."""
+    application_id = asked.application_id if isinstance(asked, views.RunApplication) else None
+    if None not in (asked.job_id, application_id) and asked.job_id != application_id:
+        raise SpecError(
+            "an application has the id of its one job",
+            expected=f"applicationId {asked.job_id}",
+            got=str(application_id)[:80],
+            where="applicationId",
+            remedy="leave one of the two out",
+        )
+    return asked.job_id or application_id
 
 
 def arguments(asked: views.RunPackage) -> list[str]:

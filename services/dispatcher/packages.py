@@ -129,6 +129,11 @@ def _main_of(files: list[str]) -> str:
     return candidates[0] if len(candidates) == 1 else ""
 
 
+def archive_name(package_id: str) -> str:
+    """The name of the file in which a package lies while its job is planned."""
+    return f"{package_id.partition('_')[0]}.zip"
+
+
 def program_of(package: Package, entry: str) -> str:
     """The text of the program that runs ``entry``: ``module``, as ``python -m`` does, or ``module:function``, which is
     called with the arguments. Raises SpecError if it is neither, or if none is named and the package has none."""
@@ -144,6 +149,12 @@ def program_of(package: Package, entry: str) -> str:
     module, _, function = entry.partition(":")
     if function:
         return f"import sys\nfrom importlib import import_module\nimport_module({module!r}).{function}(*sys.argv[1:])\n"
+    if module == MAIN:  # ``run_module`` would find the program itself
+        archive = archive_name(package.id)
+        return (
+            "import runpy, sys\n"
+            f"runpy.run_path(next(p for p in sys.path if p.endswith({archive!r})), run_name='__main__')\n"
+        )
     return f"import runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
 
 

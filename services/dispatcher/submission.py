@@ -31,6 +31,7 @@ from penstock_services.common.spans import Span
 from penstock_services.common.tracing import NoTracer
 from penstock_services.dispatcher import checks
 from penstock_services.dispatcher.checks import Savepoint, Submission
+from penstock_services.dispatcher.packages import archive_name
 from penstock_services.dispatcher.policy import Policy
 
 if TYPE_CHECKING:
@@ -226,6 +227,6 @@ async def _on_disk(code: Code | None) -> AsyncIterator[str | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="penstock-package-") as folder:
-        path = Path(folder) / f"{code.package_id.partition('_')[0]}.zip"
+        path = Path(folder) / archive_name(code.package_id)
         await asyncio.to_thread(path.write_bytes, code.content)
         yield str(path)

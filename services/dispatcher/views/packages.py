@@ -54,6 +54,12 @@ class PackageRun(Shape, frozen=True, kw_only=True):
     jobid: str
 
 
+class ApplicationRun(Shape, frozen=True, kw_only=True):
+    """``POST /jars/{jar}/run-application``. ``applicationid``: the job's id."""
+
+    applicationid: str
+
+
 class RunPackage(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a run or a plan. ``entry_class``: a module, or ``module:function``. ``program_args``: arguments as a
     shell reads them. ``job_id``: repeated with the same id, a run is the same job."""
@@ -68,6 +74,12 @@ class RunPackage(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     claim_mode: str | None = None
     restore_mode: str | None = None
     flink_configuration: dict[str, str] | None = None
+
+
+class RunApplication(RunPackage, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of ``run-application``. ``application_id``: another name of ``job_id``."""
+
+    application_id: str | None = None
 
 
 def package_list(address: str, packages: Iterable[Package]) -> PackageList:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,11 @@ from penstock_services.common.http import NotFoundError, TooLargeError
 from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher import packages
 from penstock_services.dispatcher.multipart import uploaded_file
-from penstock_services.dispatcher.package_api import arguments, asked_of, configuration
+from penstock_services.dispatcher.package_api import arguments, asked_of, configuration, job_id_of
 from penstock_services.dispatcher.packages import Package, Packages, program_of, read_package
 from penstock_services.dispatcher.policy import Policy
 from penstock_services.dispatcher.rest import described
-from penstock_services.dispatcher.views.packages import RunPackage
+from penstock_services.dispatcher.views.packages import RunApplication, RunPackage
 
 
 def zipped(files: dict[str, str]) -> bytes:
@@ -92,6 +93,20 @@ def test_a_package_that_unpacks_to_too_much(monkeypatch: pytest.MonkeyPatch) -> 
 def test_entries_that_are_refused(entry: str) -> None:
     with pytest.raises(SpecError, match=r"entry|what to run"):
         program_of(Package(id="i", name="p.zip", uploaded_ms=0), entry)
+
+
+def test_a_main_module_at_the_root_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Package(id="ab12_counts.zip", name="counts.zip", uploaded_ms=0, entry="__main__")
+    with zipfile.ZipFile(tmp_path / "ab12.zip", "w") as archive:
+        archive.writestr("beside.py", "TEXT = 'ran'")
+        archive.writestr(
+            "__main__.py",
+            "import sys\nfrom beside import TEXT\nopen(sys.argv[1], 'w').write(TEXT + __name__)\n",
+        )
+    monkeypatch.syspath_prepend(tmp_path / "ab12.zip")
+    monkeypatch.setattr("sys.argv", ["job", str(tmp_path / "out")])
+    exec(compile(program_of(package, ""), "<job>", "exec"), {"__name__": "__main__"})
+    assert (tmp_path / "out").read_text() == "ran__main__"
 
 
 async def test_packages_are_kept_by_their_content_for_every_dispatcher() -> None:
@@ -167,6 +182,18 @@ def test_requests_in_query_and_body() -> None:
 def test_requests_that_are_refused(query: Any, body: bytes) -> None:
     with pytest.raises(SpecError):
         asked_of(query, body)
+    with pytest.raises(SpecError):
+        asked_of([], b'{"applicationId": "a1"}')
+
+
+@pytest.mark.parametrize(
+    ("body", "job_id"),
+    [(b"{}", None), (b'{"applicationId": "a1"}', "a1"), (b'{"jobId": "a1", "applicationId": "a1"}', "a1")],
+)
+def test_an_application_has_the_id_of_its_job(body: bytes, job_id: str | None) -> None:
+    assert job_id_of(asked_of([], body, RunApplication)) == job_id
+    with pytest.raises(SpecError, match="the id of its one job"):
+        job_id_of(RunApplication(job_id="a1", application_id="a2"))
 
 
 def test_modes_and_arguments_that_are_refused() -> None:

@@ -46,7 +46,6 @@ def test_the_oldest_lines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("method", "path", "remedy"),
     [
-        ("POST", "/jars/x/run-application", "/jars/{jar}/run"),
         ("POST", "/taskmanagers/tm1/profiler", "py-spy"),
         ("DELETE", "/cluster", "systemctl stop"),
         ("PATCH", f"/jobs/{JOB}/rescaling?parallelism=4", "savepoint"),
