@@ -66,6 +66,9 @@ PROVED: dict[str, str] = {
         "tests/e2e/test_postgres_cdc.py::test_a_savepoint_goes_on_at_another_parallelism_and_shows_no_password",
     "tests/e2e/test_lakehouse.py::test_killed_slots_lose_and_double_nothing[Iceberg]":
         "tests/e2e/test_lakehouse.py::test_killed_slots_lose_and_double_nothing[Delta]",
+    **_cases(
+        "tests/e2e/test_connected_examples.py::test_the_flights_from_kafka_go_where_one_word_says", ("Topic", "Lake"), "Database"
+    ),
     "tests/extending/test_extending.py::test_state_in_the_packages_backend_outlives_a_killed_task_manager":
         "tests/extending/test_extending.py::test_a_real_cluster_keeps_state_in_the_packages_backend",
     "tests/connectors/postgres/test_jdbc_servers.py::TestLookupByTwo::test_it_runs_as_it_declares":
