@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from penstock_services.common.security.code_flow import CodeFlow
     from penstock_services.common.security.roles import Identity
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
-    "referrer-policy": "no-referrer",
+    # With no-referrer a browser says that the form comes from the origin "null", which is refused as a foreign page's.
+    "referrer-policy": "same-origin",
 }
 _MAX_FORM = 20_000
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Penstock: log in</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <style>body{{font:16px system-ui;max-width:26rem;margin:15vh auto;padding:0 1rem}}input,button{{font:inherit;padding:.5rem;
 width:100%;box-sizing:border-box;margin:.3rem 0}}[role=alert]{{color:#b3261e}}</style></head><body><main>
 <h1>Penstock</h1>{problem}{provider}{token}</main></body></html>

@@ -232,6 +232,8 @@ async def test_a_browser_logs_in(doored, tokens):
         first = await browser.get("/")
         assert 'name="token"' in first.text
         assert "form-action 'self'" in first.headers["content-security-policy"]
+        # With no-referrer browsers send the origin "null", and the form is refused as a foreign page's.
+        assert (await browser.get("/login")).headers["referrer-policy"] == "same-origin"
         assert (await browser.post("/login", data={"token": "wrong"})).status_code == 401
         entered = await browser.post("/login", data={"token": WORDS[Role.OPERATE]})
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
