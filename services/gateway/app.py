@@ -93,6 +93,8 @@ class Gateway:
             _route("POST", f"{session}/heartbeat", self._heartbeat),
             _route("POST", f"{session}/configure-session", self._configure),
             _route("GET", f"{session}/complete-statement", self._complete),
+            _route("GET", f"{session}/catalog", self._catalog),
+            _route("GET", f"{session}/tables", self._tables),
             _route("POST", f"{session}/statements", self._execute),
             _route("POST", f"{session}/scripts", self._deploy),
             _route("POST", f"{session}/materialized-tables/{{table}}/refresh", self._refresh),
@@ -149,6 +151,13 @@ class Gateway:
         session = self._session(request)
         body = await _read(request, Completion)
         return {"candidates": await self._in_thread(session.complete, body.statement, body.position)}
+
+    async def _catalog(self, request: Request) -> Any:
+        return await self._in_thread(self._session(request).catalog)
+
+    async def _tables(self, request: Request) -> Any:
+        catalog, database = (request.query_params.get(name, "") for name in ("catalog", "database"))
+        return await self._in_thread(self._session(request).tables, catalog, database)
 
     # -- statements ----------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from penstock.table.rows import result_row
 from penstock.table.running import run_statement
 from penstock.types import logical as t
 from penstock_services.common.http import NotFoundError
+from penstock_services.gateway.catalog_view import catalog_view, tables_view
 from penstock_services.gateway.operations import OVER, Operation, Outcome
 
 if TYPE_CHECKING:
@@ -132,6 +133,16 @@ class Session:
         before = text[:position]
         word = before[len(before.rstrip(_WORD)) :]
         return list(candidates(self._sql.catalog, word)) if word else []
+
+    def catalog(self) -> dict[str, Any]:
+        """What statements may name; see ``catalog_view``."""
+        with self._planning:
+            return catalog_view(self._sql.catalog)
+
+    def tables(self, catalog: str, database: str) -> dict[str, Any]:
+        """The tables and views of a database; see ``tables_view``."""
+        with self._planning:
+            return tables_view(self._sql.catalog, catalog, database)
 
     def running(self) -> int:
         """Operations that are not over."""

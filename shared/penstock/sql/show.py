@@ -55,8 +55,7 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
         case "VIEWS":
             return ("view name",), tuple((name,) for name in sorted(catalog.views.listed(*place)))
         case "FUNCTIONS":
-            words = [f for f in known_functions() if f[0].isalpha()]
-            return ("function name",), tuple((name,) for name in sorted({*words, *catalog.functions.names()}))
+            return ("function name",), tuple((name,) for name in show_functions(catalog))
         case "USER FUNCTIONS":
             return ("function name",), tuple((name,) for name in catalog.functions.names())
         case "CATALOGS":
@@ -74,7 +73,7 @@ def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:
             return ("module name",), (("core",),)
         case "FULL MODULES":
             return ("module name", "used"), (("core", True),)
-    return _columns(_find(catalog, statement.name or "", where))
+    return column_rows(_find(catalog, statement.name or "", where))
 
 
 def _fits(statement: Show, name: str, where: str) -> bool:
@@ -108,11 +107,17 @@ def _like(pattern: Pattern, text: str, where: str) -> bool:
     return bool(re.fullmatch("".join(parts), text, flags))
 
 
+def show_functions(catalog: Catalog) -> list[str]:
+    """The names of all functions, sorted: those that Penstock brings and those of the session."""
+    words = [f for f in known_functions() if f[0].isalpha()]
+    return sorted({*words, *catalog.functions.names()})
+
+
 def describe_rows(catalog: Catalog, statement: Describe) -> Rows:
     """The result of a DESCRIBE statement."""
     if statement.function:
         return ("info name", "info value"), described_function(catalog.functions, statement)
-    return _columns(_find(catalog, statement.name, str(statement.position)))
+    return column_rows(_find(catalog, statement.name, str(statement.position)))
 
 
 def _find(catalog: Catalog, name: str, where: str) -> Table | View:
@@ -123,7 +128,7 @@ def _find(catalog: Catalog, name: str, where: str) -> Table | View:
     raise catalog.unknown(name, where, catalog.names(), "table")
 
 
-def _columns(item: Table | View) -> Rows:
+def column_rows(item: Table | View) -> Rows:
     """The columns in the form of Flink's DESCRIBE, with the column ``comment`` only if some column has a comment."""
     declared = {c.name: c for c in getattr(item, "columns", ()) if not isinstance(c, str)}
     clause = getattr(item, "watermark_clause", None)

@@ -240,3 +240,37 @@ async def test_no_more_statements_at_once_than_may_be(
 )
 def test_the_dispatcher_of_the_same_machine_is_found_with_its_tls(config, address):
     assert main.dispatcher_of(config) == address
+
+
+async def test_the_catalog_is_shown_without_passwords(client: Client, tmp_path: Path) -> None:
+    await client.rows("CREATE TABLE a (k INT, t TIMESTAMP(3), WATERMARK FOR t AS t, PRIMARY KEY (k) NOT ENFORCED) "
+                      "COMMENT 'of a' WITH ('connector' = 'blackhole', 'password' = 'plain')")  # fmt: skip
+    await client.rows("CREATE VIEW v AS SELECT k FROM (VALUES (1)) AS x (k)")
+    await client.rows(f"CREATE CATALOG kept WITH ('type' = 'penstock', 'path' = '{tmp_path}')")
+    found = await client.get("/catalog")
+    own = {"name": "default_catalog", "databases": ["default_database"], "problem": ""}
+    assert found["catalogs"] == [own, {"name": "kept", "databases": ["default"], "problem": ""}]
+    assert (found["catalog"], found["database"]) == ("default_catalog", "default_database")
+    assert {"name": "UPPER", "own": False} in found["functions"]
+    assert "SELECT" in found["keywords"]
+    tables = await client.get("/tables?catalog=default_catalog&database=default_database")
+    assert [(t["name"], t["view"], t["comment"]) for t in tables["tables"]] == [
+        ("a", False, "of a"),
+        ("v", True, ""),
+    ]
+    [a, v] = tables["tables"]
+    assert a["options"] == {"connector": "blackhole", "password": "******"}
+    assert [(c["name"], c["type"], c["key"], c["watermark"]) for c in a["columns"]] == [
+        ("k", "INT", "PRI(k)", ""),
+        ("t", "TIMESTAMP(3) *ROWTIME*", "", "t"),
+    ]
+    assert [c["name"] for c in v["columns"]] == ["k"]
+    await client.rows("USE CATALOG kept")
+    await client.rows("CREATE TABLE b (x INT) WITH ('connector' = 'blackhole')")
+    [b] = (await client.get("/tables?catalog=kept&database=default"))["tables"]
+    assert (b["name"], b["columns"][0]["name"]) == ("b", "x")
+    assert [
+        t["name"]
+        for t in (await client.get("/tables?catalog=default_catalog&database=default_database"))["tables"]
+    ] == ["a", "v"]
+    assert "unknown database" in (await client.get("/tables?catalog=kept&database=no"))["errors"][0]
