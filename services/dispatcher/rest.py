@@ -25,6 +25,7 @@ from penstock_services.dispatcher.dead_letters import DeadLetters
 from penstock_services.dispatcher.endpoint import get
 from penstock_services.dispatcher.events_api import EventsApi
 from penstock_services.dispatcher.flame_api import FlameApi
+from penstock_services.dispatcher.identity_api import IdentityApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.log_api import LogApi
@@ -32,6 +33,7 @@ from penstock_services.dispatcher.metrics_api import MetricsApi
 from penstock_services.dispatcher.package_api import PackageApi
 from penstock_services.dispatcher.process_api import ProcessApi
 from penstock_services.dispatcher.rescale_api import RescaleApi
+from penstock_services.dispatcher.sql_api import SqlApi
 from penstock_services.dispatcher.tap_api import TapApi
 from penstock_services.dispatcher.vertex_api import VertexApi
 from penstock_services.dispatcher.web_pages import pages
@@ -73,6 +75,7 @@ class Rest:
         packages: Packages,
     ) -> None:
         why = WhyApi(directory, clock)
+        self._sql = SqlApi(config)
         self._apis = (
             MetricsApi(directory, clock),
             JobApi(directory, submitter, results, clock, config, DeadLetters(directory)),
@@ -89,6 +92,8 @@ class Rest:
             EventsApi(events),
             TapApi(directory, clock, config),
             PackageApi(packages, submitter, config),
+            IdentityApi(),
+            self._sql,
             AbsentApi(directory),
         )
 
@@ -105,6 +110,10 @@ class Rest:
 
     async def _schema(self, _: Request) -> Any:
         return job_spec_schema()
+
+    async def close(self) -> None:
+        """Closes the connections to the SQL gateway."""
+        await self._sql.close()
 
     def app(self, door: FrontDoor | None = None) -> Starlette:
         """The application for the HTTP server; ``door`` as in ``application``."""

@@ -38,6 +38,7 @@ class DispatcherService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._server: uvicorn.Server | None = None
+        self._rest: Rest | None = None
         self._sandbox = sandbox_of_planners(context.config)
         self._planner = Planner(sandbox=self._sandbox)
         self.own_log = KeptLines()
@@ -53,7 +54,7 @@ class DispatcherService:
         door = front_door(context.config, host, conf.REST_BIND.key)
         listener = bind(host, port, conf.REST_BIND.key, conf.REST_PORT.key)
         try:
-            rest = await self._build()
+            rest = self._rest = await self._build()
         except BaseException:
             listener.close()
             raise
@@ -108,4 +109,6 @@ class DispatcherService:
             self._server.should_exit = True
         await asyncio.sleep(0)
         await self._context.supervisor.stop("rest")
+        if self._rest is not None:
+            await self._rest.close()
         await self._planner.close()

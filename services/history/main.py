@@ -14,6 +14,7 @@ from penstock_services.common.main import storage_options
 from penstock_services.common.security.front_door import front_door
 from penstock_services.dispatcher.checkpoint_api import CheckpointApi
 from penstock_services.dispatcher.dead_letters import DeadLetters
+from penstock_services.dispatcher.identity_api import IdentityApi
 from penstock_services.dispatcher.job_api import JobApi
 from penstock_services.dispatcher.live_api import LiveApi
 from penstock_services.dispatcher.metrics_api import MetricsApi
@@ -58,7 +59,7 @@ def endpoints(store: Store, clock: Clock, cluster: str) -> list[Endpoint]:
         if e.method == "GET" and e.path.startswith("/jobs") and e.path not in _NEEDS_CLUSTER
         and "{triggerid}" not in e.path.lower()
     ]  # fmt: skip
-    others = (ArchiveOverview(archive, cluster), LiveApi(archive, why, clock))
+    others = (ArchiveOverview(archive, cluster), LiveApi(archive, why, clock), IdentityApi())
     return in_order([*(endpoint for api in others for endpoint in api.endpoints()), *about_jobs])
 
 

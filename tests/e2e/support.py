@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
+import subprocess
+import sys
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +45,33 @@ def until_true(
             return value
         time.sleep(every_s)
     raise AssertionError(f"still waiting after {DEADLINE_S:.0f} s for: {what}\n{story()}")
+
+
+@contextlib.contextmanager
+def sql_gateway(options: Mapping[str, str]) -> Iterator[str]:
+    """The URL of a SQL gateway that runs as a process of its own."""
+    command = [sys.executable, "-m", "penstock_services.gateway"]
+    command += [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    reading: threading.Thread | None = None
+    try:
+        assert process.stderr is not None
+        ready = next(line for line in process.stderr if "event=gateway_ready" in line)
+        found = re.search(r"rest=(\S+)", ready)
+        assert found is not None
+        # A pipe that nobody reads would stop the gateway at its next line of the log.
+        reading = threading.Thread(target=deque, args=(process.stderr, 0))
+        reading.start()
+        yield found[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.wait()
+        if reading is not None:
+            reading.join()
+        assert process.stderr is not None
+        process.stderr.close()
 
 
 def lend(patch: pytest.MonkeyPatch, example: ModuleType, cluster: EmbeddedCluster) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
-from tests.e2e.support import until_true
+from tests.e2e.support import sql_gateway, until_true
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 #: Class path of Flink's SQL client: the jars of Flink's lib folder, flink-sql-client, flink-sql-gateway and
@@ -44,22 +42,8 @@ def gateway(cluster: EmbeddedCluster) -> Iterator[str]:
         "sql-gateway.endpoint.rest.port": "0",
         "execution.engine": "streaming",
     }
-    command = [sys.executable, "-m", "penstock_services.gateway"]
-    command += [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        ready = next(line for line in process.stderr if "event=gateway_ready" in line)
-        found = re.search(r"rest=(\S+)", ready)
-        assert found is not None
-        yield found[1]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+    with sql_gateway(options) as url:
+        yield url
 
 
 class Session:

@@ -120,10 +120,15 @@ def _login(
     return Login(access, secure=secure, flow=flow)
 
 
+def authenticates(config: Mapping[str, str]) -> bool:
+    """Whether servers of this configuration ask who sends a request."""
+    return bool(conf.REST_TOKENS.read(config) or conf.OIDC_ISSUER.read(config) or _certificate_roles(config))
+
+
 def _access(config: Mapping[str, str], oidc: Oidc | None) -> Access | None:
-    path, certificates = conf.REST_TOKENS.read(config), _certificate_roles(config)
-    if not path and not certificates and oidc is None:
+    if not authenticates(config):
         return None
+    path, certificates = conf.REST_TOKENS.read(config), _certificate_roles(config)
     key = session_key(conf.REST_SESSION_KEY.read(config), conf.REST_SESSION_KEY.key)
     return Access(
         Sessions(key),

@@ -104,6 +104,14 @@ GATEWAY_BIND = define(
     "Address that the SQL gateway listens on.",
     scope="cluster",
 )
+GATEWAY_ADDRESS = define(
+    "sql-gateway.address",
+    "",
+    str,
+    "Address of the SQL gateway to which the dispatcher relays the dashboard's statements (`/sql`). Empty: the one of this machine at "
+    "`sql-gateway.endpoint.rest.port`; with authentication, none.",
+    scope="cluster",
+)
 GATEWAY_IDLE_MS = define(
     "sql-gateway.session.idle-timeout",
     600_000,

@@ -1,6 +1,7 @@
 /** The frame of all pages: navigation, the state of the connection, and the page of the address. */
-import { Suspense, useEffect, useRef, type ReactElement } from "react";
+import { lazy, Suspense, useEffect, useRef, type ReactElement } from "react";
 import { api, data, useLoaded } from "./api/client";
+import { logOut, useIdentity } from "./api/identity";
 import { useConnected, useTopic } from "./api/live";
 import { to, useRoute } from "./lib/router";
 import { choose, useTheme, type Choice } from "./lib/theme";
@@ -11,13 +12,17 @@ import { OverviewPage } from "./pages/Overview";
 import { SubmitPage } from "./pages/Submit";
 import { TaskManagerPage } from "./pages/TaskManager";
 import { TaskManagersPage } from "./pages/TaskManagers";
-import { Toasts } from "./ui/dialog";
+import { toast, Toasts } from "./ui/dialog";
 import { Icon, Logo } from "./ui/icons";
 import { Empty, Loading, Segments } from "./ui/parts";
+
+// The editor is loaded when it is needed.
+const SqlPage = lazy(async () => ({ default: (await import("./pages/Sql")).SqlPage }));
 
 const PAGES = [
   { key: "", text: "Overview", icon: "overview" },
   { key: "jobs", text: "Jobs", icon: "jobs" },
+  { key: "sql", text: "SQL", icon: "sql" },
   { key: "taskmanagers", text: "Task managers", icon: "managers" },
   { key: "cluster", text: "Cluster", icon: "cluster" },
 ];
@@ -57,11 +62,15 @@ export function App(): ReactElement {
           ))}
         </nav>
         <div className="foot">
+          <Who />
           <ThemeChoice />
           {value && <span>Penstock {value.overview["flink-version"].replace(/^penstock-/, "")}</span>}
         </div>
       </div>
       <main id="main" ref={main} tabIndex={-1}>
+        <div className="who-narrow">
+          <Who />
+        </div>
         <Connection errors={errors} resourcemanager={value?.overview.resourcemanager} />
         <Suspense fallback={<Loading />}>
           <Page route={route} />
@@ -81,6 +90,8 @@ function Page({ route }: { route: string[] }): ReactElement {
       return rest[0] ? <JobPage key={rest[0]} id={rest[0]} tab={rest[1] ?? "graph"} rest={rest.slice(2)} /> : <JobsPage />;
     case "submit":
       return <SubmitPage />;
+    case "sql":
+      return <SqlPage />;
     case "taskmanagers":
       return rest[0] ? <TaskManagerPage key={rest[0]} id={rest[0]} tab={rest[1] ?? "slots"} file={rest[2]} /> : <TaskManagersPage />;
     case "cluster":
@@ -112,6 +123,22 @@ function Connection({ errors, resourcemanager }: { errors: string[] | undefined;
     return <div className="notice">No resource manager leads at the moment: running jobs run on, but none gets new slots.</div>;
   }
   return null;
+}
+
+/** Who is logged in, and the way out. Nobody is where the cluster asks for no login; a certificate cannot be taken back. */
+function Who(): ReactElement | null {
+  const who = useIdentity();
+  if (who?.via !== "session") return null;
+  return (
+    <div className="who">
+      <span className="clip" title={`${who.name}, role ${who.role}`}>
+        {who.name} <small>{who.role}</small>
+      </span>
+      <button type="button" className="button" onClick={() => void logOut().catch((error: unknown) => toast((error as Error).message, true))}>
+        Log out
+      </button>
+    </div>
+  );
 }
 
 function ThemeChoice(): ReactElement {

@@ -5,6 +5,7 @@ import { startTheme } from "./lib/theme";
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/graph.css";
+import "./styles/sql.css";
 
 startTheme();
 startHistory();

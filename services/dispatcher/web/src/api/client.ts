@@ -51,8 +51,8 @@ export interface Loaded<T> {
   again: () => void;
 }
 
-/** Loads something, and again every `everyMs` if given. `key`: what the loading depends on. */
-export function useLoaded<T>(key: string, load: () => Promise<T>, everyMs?: number): Loaded<T> {
+/** Loads something, and again every `everyMs` if given, and when `changed` changes. `key`: what the loading depends on. */
+export function useLoaded<T>(key: string, load: () => Promise<T>, everyMs?: number, changed?: unknown): Loaded<T> {
   const [state, set] = useState<{ key: string; value?: T; error?: string }>({ key });
   const [turn, next] = useState(0);
   const latest = useRef(load);
@@ -74,7 +74,7 @@ export function useLoaded<T>(key: string, load: () => Promise<T>, everyMs?: numb
       over = true;
       window.clearTimeout(timer);
     };
-  }, [key, everyMs, turn]);
+  }, [key, everyMs, turn, changed]);
   const again = useCallback(() => next((n) => n + 1), []);
   const fresh = state.key === key;
   return { value: fresh ? state.value : undefined, error: fresh ? state.error : undefined, again };

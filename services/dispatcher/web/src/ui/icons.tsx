@@ -16,6 +16,7 @@ const PATHS: Record<string, string> = {
   save: "M5 4h11l3 3v13H5zM8 4v5h7V4M8 20v-6h8v6",
   play: "M7 5l12 7-12 7z",
   fit: "M4 9V4h5M20 9V4h-5M4 15v5h5M20 15v5h-5",
+  next: "M9 6l6 6-6 6",
   minus: "M5 12h14",
   again: "M20 11a8 8 0 1 0-2.3 6M20 5v6h-6",
   eye: "M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12zM12 9.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6z",
