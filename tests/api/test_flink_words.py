@@ -17,6 +17,7 @@ from penstock.api import (
     Types,
     WatermarkStrategy,
 )
+from penstock.api.common import Instant
 from penstock.api.job_status import CompletableFuture, JobID, JobStatus
 from penstock.api.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.api.windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -182,6 +183,18 @@ def test_a_module_is_shipped_by_its_file(
 
     env.from_collection([1, 2], Types.LONG()).map(call, Types.LONG()).sink_to(Sink.connector("blackhole"))
     assert env.job_graph().python_path == (str(tmp_path),)
+
+
+def test_an_instant_is_a_value_of_a_column(collect: Any) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    row = Types.ROW([Types.INSTANT(), Types.STRING()])
+    stream = env.from_collection([(Instant.of_epoch_milli(1_500), "a"), (None, "b")], row)
+    found = collect(
+        stream.map(lambda r: (r[0] and r[0].timestamp(), r[1]), Types.TUPLE([Types.DOUBLE(), Types.STRING()]))
+    )
+    assert sorted(found, key=str) == [(1.5, "a"), (None, "b")]
+    with pytest.raises(ValueError, match="below the microsecond"):
+        Instant(0, 1).to_datetime()
 
 
 def test_a_source_gives_records_of_its_own_type() -> None:

@@ -64,6 +64,8 @@ class LocalClient:
     def get_job_execution_result(self) -> execution.JobExecutionResult:
         return execution.JobExecutionResult(self._id, {"duration": 0})
 
+    executed = get_job_execution_result
+
     def rows(self, schema: Schema) -> Iterator[Any]:
         from penstock.types import pickling
         from penstock.types.logical import RawType

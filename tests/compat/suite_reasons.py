@@ -86,7 +86,6 @@ REASONS: dict[str, str] = {
     "test_set_environment": "the Python of a slot is the cluster's; requirements, archives and another interpreter are not there yet",
     "test_async_function_with_retry_logic": "retries of an asynchronous function of SQL are not there; `AsyncDataStream` has them",
     "test_from_element": "a `Row` of a template, and objects of a type of the program within maps, are not taken as elements",
-    "test_add_python_file": "a single file is put on the path as if it were a folder",
     "PandasConversionTests.test_from_pandas": "refused or shown otherwise: text of a value with several lines, and the words of the error",
     "test_to_pandas_with_event_time": "times come in microseconds, the test wants nanoseconds",
     "test_group_aggregate_with_aux_group": "a function of Series has no metrics, and `open` of an aggregate is not called",

@@ -274,7 +274,6 @@ def modules() -> dict[str, types.ModuleType]:
             "prepare_environment_variables": Java("prepare_environment_variables"),
         },
         "pyflink.find_flink_home": {"_find_flink_source_root": Java("_find_flink_source_root")},
-        "pyflink.datastream.tests": {},
         "pyflink.datastream.tests.test_util": {
             "DataStreamTestSinkFunction": DataStreamTestSinkFunction,
             "SecondColumnTimestampAssigner": SecondColumnTimestampAssigner,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.errors import SpecError, SqlError
 from penstock.table import DataTypes, EnvironmentSettings, ResultKind, RowKind, TableEnvironment
+from penstock.table.expressions import col
+from penstock.table.udf import udf
 
 
 def rows(result: Any) -> list[tuple[str, tuple[Any, ...]]]:
@@ -168,3 +171,18 @@ def test_rows_know_their_kind(env: TableEnvironment) -> None:
     assert row.get_row_kind() is RowKind.INSERT
     assert row.with_kind(RowKind.DELETE).get_row_kind() is RowKind.DELETE
     assert row.as_dict() == {"a": 1}
+
+
+def test_the_module_that_was_added_last_is_found_first(env: TableEnvironment, tmp_path: Path) -> None:
+    for folder, number in (("one", 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "penstock_added_twice.py").write_text(f"def plus(v):\n    return v + {number}\n")
+        env.add_python_file(str(tmp_path / folder / "penstock_added_twice.py"))
+
+    def call_it(value: int) -> int:
+        from penstock_added_twice import plus
+
+        return int(plus(value))
+
+    table = env.from_elements([(1,)], ["a"]).select(udf(call_it, result_type=DataTypes.BIGINT())(col("a")))
+    assert list(table.execute().collect()) == [(3,)]

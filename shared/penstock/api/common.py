@@ -92,6 +92,19 @@ class Instant:
         """Milliseconds since the epoch; the rest is cut."""
         return self.seconds * 1_000 + self.nanos // 1_000_000
 
+    def to_datetime(self) -> dt.datetime:
+        """The point in UTC, as a column of points in time keeps it.
+
+        Raises:
+            ValueError: It has digits below the microsecond.
+        """
+        if self.nanos % 1_000:
+            raise ValueError(f"{self} has digits below the microsecond")
+        return _EPOCH + dt.timedelta(seconds=self.seconds, microseconds=self.nanos // 1_000)
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
 
 def duration_us(value: Duration | dt.timedelta | int, what: str) -> int:
     """Microseconds of ``value``: a Duration, a timedelta, or a whole number of milliseconds.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.checkpoint_config import CheckpointConfig, CheckpointingMode
@@ -17,7 +16,7 @@ from penstock.config import (
     texts,
 )
 from penstock.errors import SpecError
-from penstock.jobgraph.artifacts import classes_in, ship
+from penstock.jobgraph.artifacts import classes_in, shipped_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -171,15 +170,12 @@ class Settings:
 
     def add_python_file(self, file_path: str) -> Self:
         """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; it must be there on every task manager. For
-        a module (``utils.py``), its folder is put on the path.
+        a module (``utils.py``), its folder is put on the path. What is added last is found first, as in PyFlink.
 
         The slots import those modules from the path, too. All other code of the program is shipped with the
         job.
         """
-        if file_path.endswith(".py"):
-            file_path = os.path.dirname(os.path.abspath(file_path))
-        self._python_path.append(file_path)
-        ship(file_path)
+        self._python_path.insert(0, shipped_entry(file_path))
         return self
 
     def add_jars(self, *jars_path: str) -> Self:

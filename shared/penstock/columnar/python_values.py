@@ -255,6 +255,8 @@ def _column(field: t.Field, values: Sequence[Any], where: str) -> Column:
     if isinstance(field.type, t.RawType):
         check_finished(values, where)
     try:
+        if isinstance(field.type, t.TimestampLtzType):
+            values = [v.to_datetime() if hasattr(v, "to_datetime") else v for v in values]
         return from_python(field.type, values)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError, AttributeError) as err:
         raise _mismatch(

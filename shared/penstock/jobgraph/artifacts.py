@@ -138,6 +138,13 @@ def ship(path: str) -> None:
     _shipped.extend(dict.fromkeys([Path(path).absolute(), Path(path).resolve()]))
 
 
+def shipped_entry(file_path: str) -> str:
+    """Ships ``file_path`` and returns the entry of ``sys.path`` for it: a folder or zip itself, a module's folder."""
+    entry = str(Path(file_path).absolute().parent) if file_path.endswith(".py") else file_path
+    ship(entry)
+    return entry
+
+
 @contextlib.contextmanager
 def shipping(paths: Iterable[str]) -> Iterator[None]:
     """Ships all of ``paths`` for the duration of a ``with`` block."""

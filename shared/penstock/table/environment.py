@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.settings import defaults
 from penstock.errors import SpecError, SqlError, UnsupportedError
-from penstock.jobgraph.artifacts import ship
+from penstock.jobgraph.artifacts import shipped_entry
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.sql import statements as st
@@ -240,10 +240,11 @@ class TableEnvironment(CatalogMethods):
         return StatementSet(self)
 
     def add_python_file(self, file_path: str) -> None:
-        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots. Every
-        task manager must have it there."""
-        self._session.python_path = (*self._session.python_path, file_path)
-        ship(file_path)
+        """Put the folder or zip ``file_path`` on ``sys.path`` in the slots; for a module (``utils.py``), its folder.
+
+        Every task manager must have it there. What is added last is found first, as in PyFlink.
+        """
+        self._session.python_path = (shipped_entry(file_path), *self._session.python_path)
 
     # -- functions -------------------------------------------------------------------------
 
