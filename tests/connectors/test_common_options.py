@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.connectors.filesystem.paths import absolute_path, open_files, working_folder
+from penstock.connectors.filesystem.opening import open_files
+from penstock.connectors.filesystem.paths import absolute_path, working_folder
 from penstock.connectors.registry import resolved_options, validate_table
 from penstock.errors import ConnectorError
 from penstock.types import Schema

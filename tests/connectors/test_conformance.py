@@ -195,7 +195,7 @@ class _ToFiles(SinkConformance):
         table = TableInfo(self.schema, options, options["format"])
         driver = Driver(connector, table)
         try:
-            from penstock.connectors.filesystem.paths import open_files
+            from penstock.connectors.filesystem.opening import open_files
 
             files, path = open_files(options["path"], options)
             if not files.list(path):

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from penstock.connectors.filesystem.paths import _glob_regex
+from penstock.connectors.filesystem.object_files import _glob_regex
 from penstock.errors import ConnectorError, RecordError
 from penstock.types import Field, Schema
 from penstock.types import logical as t

@@ -38,8 +38,9 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     """A table of local files by Spark's own reader; None if Spark would give other values than our
     connector."""
     from penstock.connectors.base import TableInfo
+    from penstock.connectors.filesystem.opening import open_files
     from penstock.connectors.filesystem.partitions import Partitioning, found_files
-    from penstock.connectors.filesystem.paths import LocalFiles, open_files
+    from penstock.connectors.filesystem.paths import LocalFiles
 
     spec = table.spec
     stored = get_format(spec.options.get("format"), where="connector 'filesystem'").files

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from penstock.connectors.base import SourceEnumerator, Split
 from penstock.connectors.delta.settings import OPTIONS
 from penstock.connectors.delta.table import arrow_schema, open_delta
-from penstock.connectors.filesystem.paths import join, open_files
+from penstock.connectors.filesystem.opening import open_files
+from penstock.connectors.filesystem.paths import join
 from penstock.connectors.lakehouse.schema import fitted
 from penstock.connectors.lakehouse.source import LakeReader, last_version, splits_of
 from penstock.errors import ConnectorError, UnsupportedError

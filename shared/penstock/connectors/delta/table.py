@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.types as at
 
 from penstock.connectors.delta.statistics import statistics
-from penstock.connectors.filesystem.paths import join, local_path, open_files
+from penstock.connectors.filesystem.opening import open_files
+from penstock.connectors.filesystem.paths import join, local_path
 from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
 from penstock.errors import ConnectorError, ExternalError
 from penstock.log_events import EventLog

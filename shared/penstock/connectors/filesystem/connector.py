@@ -61,8 +61,8 @@ class FilesystemConnector(DeclaredConnector):
         return {**options, "path": absolute_path(options["path"], where=f"{where}, option 'path'")}
 
     def _check_there(self, table: TableInfo) -> None:
+        from penstock.connectors.filesystem.opening import open_files
         from penstock.connectors.filesystem.partitions import PATTERN, listed
-        from penstock.connectors.filesystem.paths import open_files
 
         files, path = open_files(table.options["path"], table.options)
         if not listed(table, files, path):
@@ -79,8 +79,8 @@ class FilesystemConnector(DeclaredConnector):
         return "source.monitor-interval" not in table.options
 
     def estimated_bytes(self, table: TableInfo) -> int | None:
+        from penstock.connectors.filesystem.opening import open_files
         from penstock.connectors.filesystem.partitions import listed
-        from penstock.connectors.filesystem.paths import open_files
 
         files, path = open_files(table.options["path"], table.options)
         return sum(file.size for file in listed(table, files, path))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import LookupSource, TableInfo
+from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.parts import part_reader
-from penstock.connectors.filesystem.paths import open_files
 from penstock.connectors.filesystem.settings import OPTIONS
 from penstock.connectors.filesystem.source import FileEnumerator
 from penstock.types.batch import Batch

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from penstock.columnar.hashing import hash_columns, key_groups, subtask_of_key_group
-from penstock.connectors.filesystem.paths import Files, has_wildcard, open_files
+from penstock.connectors.filesystem.opening import open_files
+from penstock.connectors.filesystem.paths import Files, has_wildcard
 from penstock.errors import ConnectorError, PenstockError
 from penstock.functions.evaluate import compile_predicate
 from penstock.functions.expr import Expr

@@ -19,12 +19,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from penstock.errors import ConnectorError, ObjectStoreError
+from penstock.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
-_GLOB = re.compile(r"[*?\[]")
+GLOB = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ def join(folder: str, *names: str) -> str:
 
 def has_wildcard(path: str) -> bool:
     """True for a glob."""
-    return bool(_GLOB.search(path))
+    return bool(GLOB.search(path))
 
 
-def _hidden(relative: PurePosixPath) -> bool:
-    """A folder ``_column=value`` is a partition, and is not hidden."""
+def hidden(relative: PurePosixPath) -> bool:
+    """Whether a file of this path below a table's folder is hidden. A folder ``_column=value`` is a partition, and is not hidden."""
     return any(
         part.startswith(".") or (part.startswith("_") and ("=" not in part or part == relative.name))
         for part in relative.parts
@@ -113,8 +113,8 @@ class LocalFiles(Files):
 
     def list(self, pattern: str) -> list[FileInfo]:
         self._check_readable(pattern)
-        if _GLOB.search(pattern):
-            root = Path(_GLOB.split(pattern)[0]).parent
+        if GLOB.search(pattern):
+            root = Path(GLOB.split(pattern)[0]).parent
             found = [Path(p) for p in glob.glob(pattern, recursive=True)]
         else:
             root = Path(pattern)
@@ -124,7 +124,7 @@ class LocalFiles(Files):
         out = []
         for path in sorted(found):
             try:
-                if path.is_file() and not _hidden(PurePosixPath(path.relative_to(root))):
+                if path.is_file() and not hidden(PurePosixPath(path.relative_to(root))):
                     out.append(FileInfo.local(path))
             except FileNotFoundError:
                 continue  # the file was renamed or deleted since it was listed
@@ -133,7 +133,7 @@ class LocalFiles(Files):
     def _check_readable(self, pattern: str) -> None:
         """Raises an error if the folder is not readable. Listing would skip it and report that there is no
         file."""
-        root = Path(_GLOB.split(pattern)[0]).parent if _GLOB.search(pattern) else Path(pattern)
+        root = Path(GLOB.split(pattern)[0]).parent if GLOB.search(pattern) else Path(pattern)
         if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
             raise _unreadable(str(root), "permission denied")
 
@@ -173,147 +173,6 @@ class LocalFiles(Files):
         Path(path).unlink(missing_ok=True)
 
 
-class ObjectFiles(Files):
-    """Files in an object store; a path stays the whole URL."""
-
-    def __init__(self, root: str, options: Mapping[str, str]) -> None:
-        from penstock.store.open import open_obstore
-
-        parts = urlsplit(root)
-        self._root = f"{parts.scheme}://{parts.netloc}"
-        self._store = open_obstore(self._root, options)
-
-    def _key(self, path: str) -> str:
-        return path.removeprefix(self._root).lstrip("/")
-
-    def list(self, pattern: str) -> list[FileInfo]:
-        import obstore
-
-        key = self._key(pattern)
-        prefix = _GLOB.split(key)[0].rpartition("/")[0] if _GLOB.search(key) else key
-        matches = re.compile(_glob_regex(key)) if _GLOB.search(key) else None
-        out = []
-        try:
-            if matches is None and self.exists(pattern):
-                return [_object_info(pattern, obstore.head(self._store, key))]
-            for page in obstore.list(self._store, prefix=prefix or None):
-                for entry in page:
-                    path = entry["path"]
-                    relative = PurePosixPath(path).relative_to(prefix) if prefix else PurePosixPath(path)
-                    if not _hidden(relative) and (matches is None or matches.fullmatch(path)):
-                        out.append(_object_info(f"{self._root}/{path}", entry))
-        except OSError as err:
-            raise _store_error(pattern, err) from err
-        return sorted(out, key=lambda f: f.path)
-
-    def open_input(self, path: str) -> BinaryIO:
-        import obstore
-
-        try:
-            return _Readable(obstore.open_reader(self._store, self._key(path)))  # type: ignore[return-value]
-        except OSError as err:
-            raise _store_error(path, err) from err
-
-    def open_output(self, path: str) -> Any:
-        import obstore
-
-        return obstore.open_writer(self._store, self._key(path))
-
-    def sync(self, path: str) -> None:
-        """A closed object is durable."""
-
-    def rename(self, source: str, target: str) -> bool:
-        import obstore
-
-        try:
-            obstore.copy(self._store, self._key(source), self._key(target))
-            obstore.delete(self._store, self._key(source))
-        except FileNotFoundError:
-            return False
-        except OSError as err:
-            raise _store_error(source, err) from err
-        return True
-
-    def exists(self, path: str) -> bool:
-        import obstore
-
-        try:
-            obstore.head(self._store, self._key(path))
-        except FileNotFoundError:
-            return False
-        except OSError as err:
-            raise _store_error(path, err) from err
-        return True
-
-    def delete(self, path: str) -> None:
-        import obstore
-
-        if self.exists(path):
-            obstore.delete(self._store, self._key(path))
-
-
-def _object_info(path: str, entry: Any) -> FileInfo:
-    return FileInfo(path, entry["size"], round(entry["last_modified"].timestamp() * 1000))
-
-
-class _Readable:
-    """Wraps obstore's reader as the file object that pyarrow needs."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self._reader.read(None if size < 0 else size))
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._reader.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._reader.tell()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Does nothing: the file is only read."""
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def _glob_regex(pattern: str) -> str:
-    out = ""
-    for part in re.split(r"(\*\*/?|\*|\?|\[[^\]]*\])", pattern):
-        match part:
-            case "**" | "**/":
-                out += ".*"
-            case "*":
-                out += "[^/]*"
-            case "?":
-                out += "[^/]"
-            case _ if part.startswith("["):
-                out += part.replace("[!", "[^")
-            case _:
-                out += re.escape(part)
-    return out
-
-
-def _store_error(path: str, err: Exception) -> ObjectStoreError:
-    return ObjectStoreError(
-        "object storage failed",
-        got=str(err),
-        where=path,
-        remedy="check that the bucket exists, the credentials and the connection",
-    )
-
-
 def local_path(path: str) -> str | None:
     """The path on this machine's disk, None for object storage."""
     parts = urlsplit(path)
@@ -347,12 +206,3 @@ def absolute_path(path: str, *, where: str) -> str:
     expanded = os.path.expanduser(local)
     # normpath must not be used: it would change a glob's '**' and drop a trailing '/'.
     return expanded if os.path.isabs(expanded) else os.path.join(folder(), expanded)
-
-
-def open_files(path: str, options: Mapping[str, str]) -> tuple[Files, str]:
-    """The ``Files`` port for ``path``, and the path in the form that the port takes."""
-    local = local_path(path)
-    if local is not None:
-        return LocalFiles(), os.path.abspath(os.path.expanduser(local))
-    settings = {k.removeprefix("fs."): v for k, v in options.items() if k.startswith("fs.")}
-    return ObjectFiles(path, settings), path

@@ -34,6 +34,7 @@ from penstock.connectors.filesystem.committables import (
     show,
 )
 from penstock.connectors.filesystem.files import CountingFile, OpenFile, write_error
+from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.partition_commit import (
     END_OF_TIME,
     CommittedPartition,
@@ -42,7 +43,7 @@ from penstock.connectors.filesystem.partition_commit import (
 )
 from penstock.connectors.filesystem.partitions import Partitioning
 from penstock.connectors.filesystem.parts import file_format_of
-from penstock.connectors.filesystem.paths import Files, join, open_files
+from penstock.connectors.filesystem.paths import Files, join
 from penstock.connectors.filesystem.rolling import GrowingFiles, RollingPolicy
 from penstock.connectors.filesystem.settings import OPTIONS
 from penstock.connectors.filesystem.writing import shuffled_by

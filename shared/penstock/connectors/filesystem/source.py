@@ -13,9 +13,10 @@ import numpy as np
 
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
 from penstock.connectors.cutting import first_rows
+from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.partitions import found_files
 from penstock.connectors.filesystem.parts import check_unchanged, file_format_of, part_reader
-from penstock.connectors.filesystem.paths import FileInfo, Files, open_files
+from penstock.connectors.filesystem.paths import FileInfo, Files
 from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.errors import ConnectorError
 from penstock.types import Batch, Column, Field, Schema
