@@ -60,6 +60,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Any) -> SqlSession:
 #: (statement, the rows' ids, names and prices afterwards)
 STATEMENTS = [
     ("DELETE FROM t", []),
+    ("TRUNCATE TABLE t", []),
     ("DELETE FROM t WHERE FALSE", [1, 2, 3, 4]),
     # A condition that is NULL takes no row.
     ("DELETE FROM t WHERE price > 2", [1, 4]),
@@ -162,6 +163,8 @@ def test_iceberg(tmp_path: Any):
         run_graph(old)
     assert run(session, "DELETE FROM t WHERE name = 'b'; SELECT * FROM t") == after[:2]
     assert run(session, "DELETE FROM t; SELECT * FROM t") == []
+    run(session, "TRUNCATE TABLE t")
+    assert run(session, "SELECT * FROM t") == []
 
 
 #: (statement, words of the error)

@@ -239,7 +239,7 @@ def sink_ref(
         if not connector.truncates:
             raise UnsupportedError(
                 f"TRUNCATE TABLE of connector '{connector.name}'",
-                expected="a table of connector 'filesystem' or 'jdbc'",
+                expected="a table of connector 'filesystem', 'jdbc', 'delta' or 'iceberg'",
                 got=f"table '{table.name}'",
                 where=where,
                 remedy="delete the rows in the system in which they lie",

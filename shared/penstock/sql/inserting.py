@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from penstock.connectors.registry import get_connector
 from penstock.errors import SqlError
 from penstock.functions.expr import Expr
 from penstock.functions.expr import Literal as LiteralExpr
 from penstock.functions.registry import make_call
 from penstock.plan import nodes as n
 from penstock.sql.assigning import assignable, nullable
-from penstock.sql.catalog import UID_HINT, sink_ref, with_options
+from penstock.sql.catalog import UID_HINT, resolved_table, sink_ref, with_options
 from penstock.sql.changing import bind_change
 from penstock.sql.errors import Source, did_you_mean, start_of
 from penstock.sql.partitions import static_partition, static_texts
 from penstock.sql.queries import QueryBinder
+from penstock.sql.statements import Change
 from penstock.sql.values import encode_rows
 from penstock.types import logical as t
 
@@ -39,7 +42,10 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             remedy="name the table that it reads, or CREATE TABLE with a connector",
         )
     table = catalog.table(insert.table, str(insert.position))
-    if insert.truncate:
+    if insert.truncate and _deleted_by_rows(table):
+        everything = exp.Table(this=exp.to_identifier(insert.table, quoted=True))
+        insert = replace(insert, change=Change("DELETE", everything))
+    elif insert.truncate:
         ref = sink_ref(table, truncate=True, where=str(insert.position))
         nothing = n.Values(schema=ref.schema, data=encode_rows(ref.schema, []))
         return n.Sink(
@@ -77,6 +83,13 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
         columns=tuple(names),
         schema=ref.schema,
     )
+
+
+def _deleted_by_rows(table: Table) -> bool:
+    """Whether TRUNCATE TABLE is a DELETE without a condition: the connector has no other way."""
+    info = resolved_table(table).info()
+    connector = get_connector(info.options["connector"])
+    return not connector.truncates and connector.row_changes(info) is not None
 
 
 def _in_order(table: Table, ref: n.TableRef) -> list[t.Field]:
