@@ -127,7 +127,9 @@ def fetch_azurite() -> str:
     shutil.rmtree(partly, ignore_errors=True)
     partly.mkdir(parents=True)
     (partly / "package.json").write_text('{"private": true}')
-    subprocess.run([npm, "install", "--no-audit", "--no-fund", "azurite@3"], cwd=partly, check=True)
+    done = subprocess.run([npm, "install", "--no-audit", "--no-fund", "azurite@3"], cwd=partly, check=False)
+    if done.returncode != 0:
+        return f"azurite: not fetched, because npm ended with {done.returncode}"
     shutil.rmtree(target, ignore_errors=True)
     partly.rename(target)
     return f"azurite: fetched into {target}"
