@@ -127,8 +127,8 @@ async def _pause() -> None:
         ),
         (NKEY, "", "does not hold one seed"),
         (NKEY, "SUAB", "damaged"),
-        (NKEY, Key(0).seed, "no seed of a user"),
-        (NKEY, Key().public, "no seed of a user"),
+        pytest.param(NKEY, Key(0).seed, "no seed of a user", id="seed of an account"),
+        pytest.param(NKEY, Key().public, "no seed of a user", id="public key"),
         (NKEY, "\x00\xff", "no seed of a user"),
     ],
 )
