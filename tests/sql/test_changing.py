@@ -163,6 +163,11 @@ def test_iceberg(tmp_path: Any):
         run_graph(old)
     assert run(session, "DELETE FROM t WHERE name = 'b'; SELECT * FROM t") == after[:2]
     assert run(session, "DELETE FROM t; SELECT * FROM t") == []
+    run(
+        session,
+        "INSERT INTO t SELECT id, name, CAST(NULL AS TIMESTAMP(3)) FROM (VALUES (4, 'c'), (5, 'd')) AS v (id, name)",
+    )
+    assert len(run(session, "SELECT * FROM t")) == 2
     run(session, "TRUNCATE TABLE t")
     assert run(session, "SELECT * FROM t") == []
 
