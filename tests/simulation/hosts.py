@@ -297,7 +297,7 @@ def simulated_hosts(
             (tm.slot, "ProcessHandle", process_handle),
             (tm.slot, "send_packet", send_packet),
             (penstock_services.dispatcher.service, "Planner", PlannerInPlace),
-            (tm.service, "Template", lambda _, bound: SimTemplate(hosts)),
+            (tm.service, "Template", lambda _, bound, sandbox: SimTemplate(hosts)),
             (tm.service, "DataPort", data_port),
             (tm.service, "Folders", lambda _, name: SimFolders(hosts, name)),
             (tm.service, "advertised_host", lambda *_: hosts.me().host),
