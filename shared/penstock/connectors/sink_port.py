@@ -29,8 +29,8 @@ class SinkWriter(ABC):
     shares_committables: bool = False
 
     def takes(self, ctx: SourceContext, number: int, item: bytes) -> bool:
-        """Whether this writer takes committable ``number``, ``item``, of those of all writers. Called before ``open``; exactly
-        one subtask must take each."""
+        """Whether this writer takes committable ``number``, ``item``, of those of all writers. Called before ``open``, with the
+        ``ctx`` that ``open`` will get; exactly one subtask must take each."""
         return number % ctx.parallelism == ctx.subtask_index
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:

@@ -102,5 +102,5 @@ class Unconfirmed:
                 self._kept[entry.id] = now_ms + self._acknowledged_kept_ms
 
     def forget(self, now_ms: int) -> None:
-        """Forget the ids whose time has come."""
+        """Forget the ids whose time has come. The server must be known to be there, and not to have been away since ``begin``."""
         self._kept = {id: at for id, at in self._kept.items() if at is None or at > now_ms}

@@ -163,9 +163,10 @@ class MqttReader(ReceivingReader):
     def on_checkpoint_complete(self, checkpoint_id: int, positions: Sequence[Split]) -> None:
         for split in positions:
             unconfirmed, link = self._unconfirmed[split.id], self._links.get(split.id)
-            unconfirmed.forget(self.ctx.now_ms())
             if link is None:
+                # The time in which the broker is away does not count: it may have forgotten the last acknowledgements.
                 continue
+            unconfirmed.forget(self.ctx.now_ms())
             entries = unconfirmed.ripe(split.position)
             for entry in entries:
                 if entry.tag is not None and entry.tag[1]:

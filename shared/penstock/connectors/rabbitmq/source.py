@@ -215,7 +215,6 @@ class RabbitMqReader(ReceivingReader):
             return
         for split in positions:
             link = self._links[split.id]
-            link.unconfirmed.forget(self.ctx.now_ms())
             link.ripe += link.unconfirmed.ripe(split.position)
             if link.ripe and link.channel is not None and link.acknowledging is None:
                 link.acknowledging = asyncio.ensure_future(self._acknowledge(link))
@@ -230,6 +229,9 @@ class RabbitMqReader(ReceivingReader):
                     await channel.tx_commit()
                 if link.channel is channel:
                     link.unconfirmed.acknowledged(entries, self.ctx.now_ms())
+                    # Only now, when the server has answered: the time in which it is away does not count, for it may
+                    # have forgotten what it had acknowledged just before.
+                    link.unconfirmed.forget(self.ctx.now_ms())
         except errors():
             # The connection is gone, which ``receive`` reports, and the messages come again.
             return
