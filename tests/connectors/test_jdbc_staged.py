@@ -9,6 +9,7 @@ import pytest
 
 from penstock.connectors.base import TableInfo
 from penstock.connectors.jdbc import server_sink
+from penstock.connectors.jdbc.servers import server_of
 from penstock.errors import ConnectorError
 from penstock.types import Batch, RowKind, Schema
 from penstock.types import logical as t
@@ -23,13 +24,16 @@ class Statements:
     """A table that remembers its transactions."""
 
     table = "t"
+    connection = None
 
     def __init__(self, table: TableInfo) -> None:
+        self.server = server_of(table.options)
         self.done: list[tuple[list[Any], str | None]] = []
 
     def prepare(self, ctx: Any) -> list[int]:
         return [0]
 
+    def reach(self) -> None: ...
     def make_markers(self) -> None: ...
     def close(self) -> None: ...
     def transaction(self, rows: list[Any], marker: str | None = None) -> None:
@@ -37,7 +41,10 @@ class Statements:
 
 
 def context(now_ms: int = NOW_MS) -> Any:
-    return SimpleNamespace(schema=SCHEMA, pushed={"keys": [0]}, now_ms=lambda: now_ms)
+    async def run(call: Any) -> Any:
+        return call()
+
+    return SimpleNamespace(schema=SCHEMA, pushed={"keys": [0]}, now_ms=lambda: now_ms, run=run)
 
 
 async def staged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from tests.connectors.nats_server import NatsServer
+from tests.e2e.support import slot_pid
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.postgres_server import PASSWORD, USER, PostgresServer
 
@@ -118,3 +121,60 @@ def test_a_job_waits_for_servers_that_are_stopped_and_says_so(
             assert (job["state"], job["attempt"]) == ("RUNNING", 1)
     finally:
         server.stop()
+
+
+INTO_POSTGRES = """
+CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '300',
+  'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '{rows}');
+CREATE TABLE by_key (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ({at}, 'table-name' = 'by_key');
+CREATE TABLE once (id BIGINT) WITH ({at}, 'table-name' = 'once', 'sink.delivery-guarantee' = 'exactly-once');
+BEGIN STATEMENT SET;
+INSERT INTO by_key SELECT id FROM numbers;
+INSERT INTO once SELECT id FROM numbers;
+END;
+"""
+
+
+def test_a_job_that_writes_by_jdbc_waits_for_its_database_also_when_it_starts_again(
+    make_cluster: Any, until: Any, own_postgres: PostgresServer
+) -> None:
+    rows = 3_000
+    database = own_postgres.database()
+    own_postgres.execute(
+        "CREATE TABLE by_key (id bigint PRIMARY KEY); CREATE TABLE once (id bigint)", database=database
+    )
+    address = f"127.0.0.1:{own_postgres.port}/{database}"
+    at = f"'connector' = 'jdbc', 'url' = 'jdbc:postgresql://{address}', 'username' = '{USER}', 'password' = '{PASSWORD}'"
+    cluster = make_cluster(taskmanagers=1, slots=1)
+    with ClusterClient(cluster.rest_url) as client:
+        job_id = client.submit({
+            "name": "jdbc", "sql": INTO_POSTGRES.format(rows=rows, at=at),
+            "config": {
+                "execution.checkpointing.interval": "500 ms", "execution.checkpointing.timeout": "600 s",
+                "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1",
+                "restart-strategy.fixed-delay.delay": "100 ms",
+            },
+        })  # fmt: skip
+
+        def told() -> list[str]:
+            found = httpx.get(f"{cluster.rest_url}/jobs/{job_id}/why", timeout=60).json()["findings"]
+            return [cause for x in found if x["code"] == "server-away" for cause in x["causes"]]
+
+        def story() -> Any:
+            return told(), client.job(job_id)["state"], client.exceptions(job_id)
+
+        until(lambda: client.checkpoints(job_id)["counts"]["completed"] >= 2, "checkpoints", story)
+        own_postgres.kill()
+        until(lambda: any(f"connector 'jdbc', PostgreSQL at {address}" in said for said in told()),
+              "the database that is away", story)  # fmt: skip
+        assert client.job(job_id)["attempt"] == 1
+        # What starts now cannot open its tables. It waits, where it failed until its restarts were used up.
+        os.kill(slot_pid(client), signal.SIGKILL)
+        until(lambda: client.job(job_id)["attempt"] == 2 and told(), "the database, after the restart", story)
+        assert PASSWORD not in " ".join(told())
+        own_postgres.start()
+        client.raise_if_failed(job_id, client.wait(job_id))
+        assert client.job(job_id)["attempt"] == 2
+    want = [(i,) for i in range(1, rows + 1)]
+    for table in ("by_key", "once"):
+        assert sorted(own_postgres.execute(f"SELECT id FROM {table}", database=database)) == want

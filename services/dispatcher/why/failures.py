@@ -13,7 +13,6 @@ from penstock_services.dispatcher.why.findings import (
     Subject,
     about,
     quoted,
-    running,
     short,
     span,
 )
@@ -28,6 +27,8 @@ RECENT_MS = 15 * 60_000
 #: A restore that takes longer is shown.
 RESTORE_MS = 10_000
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+#: In these states a task has its sources and sinks, or opens them, which may wait for a server.
+_WITH_CONNECTORS = (ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 _AGAIN = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 
@@ -131,7 +132,8 @@ def waiting(job: JobDetails) -> Iterator[Finding]:
 def away(job: JobDetails) -> Iterator[Finding]:
     """The servers outside that sources and sinks wait for: why nothing moves."""
     for vertex in job.vertices:
-        said = {short(str(text)) for subtask in running(vertex) for text in subtask.metrics.get("away", ())}
+        open_ones = [s for s in vertex.subtasks if s.state in _WITH_CONNECTORS]
+        said = {short(str(text)) for subtask in open_ones for text in subtask.metrics.get("away", ())}
         if said:
             yield Finding(
                 code="server-away",

@@ -60,6 +60,8 @@ class SinkOperator(SinkDriver):
         self._spec = spec
         self._constraints = Constraints(spec)
         self._writer: SinkWriter | None = None
+        #: The writer while it opens, which may wait for its server.
+        self._opening: SinkWriter | None = None
         #: Whether the writer is being closed, or was.
         self._over = False
         self._restored: list[bytes] = []
@@ -89,8 +91,9 @@ class SinkOperator(SinkDriver):
             pushed={"mode": spec.mode, "keys": list(spec.keys)},
         )
         shared = [item for number, item in enumerate(self._shared) if writer.takes(context, number, item)]
+        self._opening = writer
         await writer.open(context, self._restored + shared)
-        self._writer = writer
+        self._writer, self._opening = writer, None
         self.has_flush = type(writer).flush is not SinkWriter.flush
 
     @property
@@ -148,7 +151,8 @@ class SinkOperator(SinkDriver):
         return {"committables": list(committables)}
 
     def away(self) -> str | None:
-        return None if self._writer is None or self._over else self._writer.away()
+        writer = self._writer or self._opening
+        return None if writer is None or self._over else writer.away()
 
     async def commit(self, checkpoint_id: int) -> None:
         async with self._turn:

@@ -237,9 +237,12 @@ def test_a_job_that_waits_for_slots() -> None:
     assert "taskmanager.numberOfTaskSlots" in finding.next_step
 
 
-def test_a_server_outside_that_is_away() -> None:
+@pytest.mark.parametrize("state", ["RUNNING", "INITIALIZING"])
+def test_a_server_outside_that_is_away(state: str) -> None:
     said = "connector 'kafka', localhost:9092: Connection refused"
-    found = verdict(job(vertex("orders", subtask(0, away=[said]), subtask(1, away=[said]), subtask(2))), NOW)
+    found = verdict(
+        job(vertex("orders", subtask(0, state=state, away=[said]), subtask(1, away=[said]), subtask(2))), NOW
+    )
     [finding] = [f for f in found.findings if f.code == "server-away"]
     assert found.summary == finding.title
     assert finding.title == "“orders” waits for a server that does not answer."

@@ -16,6 +16,7 @@ from penstock.connectors.helper.messages import (
     Opened,
     Taken,
     ToHelper,
+    Waits,
     Write,
     decoded,
 )
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import Connector
     from penstock.connectors.helper.context import HelperContext
+
+
+#: How often the slot is told of a server that the writer waits for, in seconds.
+_AWAY_S = 0.5
 
 
 class WriterPart:
@@ -39,6 +44,7 @@ class WriterPart:
         self._send = send
         self._opening = message
         self._writes = 0
+        self._away: str | None = None
         #: Messages from the slot, in order. They wait while the writer is not ready.
         self._work: asyncio.Queue[tuple[ToHelper, memoryview]] = asyncio.Queue()
         #: Flushes, pre-commits and commits never overlap, as in a slot.
@@ -47,6 +53,8 @@ class WriterPart:
 
     async def open(self) -> Opened:
         """Open the writer; the result says whether it flushes and commits."""
+        if type(self._writer).away is not SinkWriter.away:
+            self._start(self._tell_away())
         if not self._opening.abandons:
             await self._writer.open(self._context.source, self._opening.restored)
         self._start(self._take())
@@ -86,6 +94,14 @@ class WriterPart:
                         raise InternalError("a message that no writer knows", got=repr(message))
         except Exception as err:
             self._send(failure(err))
+
+    async def _tell_away(self) -> None:
+        while True:
+            away = self._writer.away()
+            if away != self._away:
+                self._away = away
+                self._send(Waits(away=away))
+            await asyncio.sleep(_AWAY_S)
 
     async def _write(self, payload: memoryview) -> None:
         while not self._writer.ready():

@@ -161,6 +161,12 @@ class Taken(_Message, frozen=True, kw_only=True):
     needs_commit: bool
 
 
+class Waits(_Message, frozen=True, kw_only=True):
+    """What ``SinkWriter.away`` says has changed; also sent while the writer opens."""
+
+    away: str | None
+
+
 class Answer(_Message, frozen=True, kw_only=True):
     """The result of a call. ``schema``: the schema of the payload's rows."""
 
@@ -179,7 +185,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     traceback: str
 
 
-ToSlot = Opened | Rows | CaughtUp | Bad | Metrics | Taken | Answer | Failed
+ToSlot = Opened | Rows | CaughtUp | Bad | Metrics | Taken | Waits | Answer | Failed
 
 
 def encoded(batch: Batch) -> pa.Buffer:

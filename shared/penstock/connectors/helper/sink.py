@@ -15,6 +15,7 @@ from penstock.connectors.helper.messages import (
     Metrics,
     Taken,
     ToSlot,
+    Waits,
     Write,
     encoded,
 )
@@ -41,6 +42,7 @@ class HelperWriter(SinkWriter):
         self._sent_bytes = 0
         self._writes = 0
         self._needs_commit = False
+        self._away: str | None = None
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
@@ -71,6 +73,9 @@ class HelperWriter(SinkWriter):
     async def wait_ready(self) -> None:
         await self._room.wait()
         self._process.check()
+
+    def away(self) -> str | None:
+        return self._away
 
     async def flush(self) -> None:
         self._process.check()
@@ -122,6 +127,8 @@ class HelperWriter(SinkWriter):
                 # An older report does not cover the rows that were sent since.
                 if message.writes == self._writes:
                     self._needs_commit = message.needs_commit
+            case Waits():
+                self._away = message.away
             case Bad() | Metrics():
                 try:
                     report(message, self.ctx)

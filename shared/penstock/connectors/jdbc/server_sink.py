@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from penstock.connectors.away import Away, patiently
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.jdbc.changing import ChangingWriter, check_count
 from penstock.connectors.jdbc.server_values import server_parameters
@@ -49,13 +50,17 @@ class _Statements:
         self.delete = self.server.delete(self.table, named) if named else ""
         return keys
 
+    def reach(self) -> None:
+        """Connects unless there is a connection, which may have been lost meanwhile. ExternalError if no server answers."""
+        if self.connection is None:
+            self.connection = connect(self.server)
+
     def transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]], marker: str | None = None) -> None:
         """Writes the rows in order in one transaction, grouped into runs of one kind of statement. With a
         marker, writes them only if the marker does not exist yet. A failed connection is dropped, and with it
         the transaction."""
         try:
-            if self.connection is None:
-                self.connection = connect(self.server)
+            self.reach()
             with self.connection.cursor() as cursor:
                 if marker is None or self._marked(cursor, marker):
                     self._apply(cursor, rows)
@@ -99,8 +104,7 @@ class _Statements:
     def run(self, statement: str) -> None:
         """Runs one statement in a transaction of its own."""
         try:
-            if self.connection is None:
-                self.connection = connect(self.server)
+            self.reach()
             with self.connection.cursor() as cursor:
                 cursor.execute(statement)
             self.connection.commit()
@@ -113,8 +117,7 @@ class _Statements:
     def change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Runs the statement for each of the rows, each of which changes at most one, in one transaction."""
         try:
-            if self.connection is None:
-                self.connection = connect(self.server)
+            self.reach()
             with self.connection.cursor() as cursor:
                 cursor.executemany(statement, rows)
                 check_count(cursor.rowcount, len(rows), self.table, self.server.where)
@@ -140,6 +143,7 @@ class ServerWriter(JdbcWriter):
     def __init__(self, table: TableInfo) -> None:
         super().__init__(table)
         self._statements = _Statements(table)
+        self._server = Away(self._statements.server.where)
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
@@ -147,7 +151,21 @@ class ServerWriter(JdbcWriter):
         self._flushed_ms = ctx.now_ms()
         # Of a job that wrote exactly once before: perhaps they are in the table already, perhaps not.
         for item in restored:
-            self._statements.transaction(_rows_of(item, ctx, self._keys))
+            await self._attempts(_rows_of(item, ctx, self._keys))
+
+    async def _reach(self) -> None:
+        while True:
+            try:
+                await self.ctx.run(self._statements.reach)
+            except ExternalError as err:
+                if await self._closing_within(self._server.failed(err)):
+                    raise
+            else:
+                self._server.answered()
+                return
+
+    def away(self) -> str | None:
+        return self._server.reason
 
     def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         self._statements.transaction(rows)
@@ -164,6 +182,7 @@ class ExactlyOnceWriter(SinkWriter):
     def __init__(self, table: TableInfo) -> None:
         self._retries: int = OPTIONS.read(table.options)["sink.max-retries"]
         self._statements = _Statements(table)
+        self._server = Away(self._statements.server.where)
         self._batches: list[Batch] = []
         self._staged: list[tuple[int, bytes]] = []
 
@@ -172,9 +191,12 @@ class ExactlyOnceWriter(SinkWriter):
         self._keys = self._statements.prepare(ctx)
         for item in restored:
             check_age(item, ctx.now_ms(), self._statements.table)
-        self._statements.make_markers()
+        await patiently(lambda: ctx.run(self._statements.make_markers), self._server, None)
         for item in restored:
             await self._write(item)
+
+    def away(self) -> str | None:
+        return self._server.reason
 
     def write(self, batch: Batch) -> None:
         self._batches.append(batch)
@@ -201,8 +223,9 @@ class ExactlyOnceWriter(SinkWriter):
         rows = _rows_of(item, self.ctx, self._keys)
         attempt = 0
         while True:
+            await patiently(lambda: self.ctx.run(self._statements.reach), self._server, None)
             try:
-                self._statements.transaction(rows, item[:_ID_BYTES].decode())
+                await self.ctx.run(lambda: self._statements.transaction(rows, item[:_ID_BYTES].decode()))
                 return
             except ExternalError:
                 attempt += 1
@@ -211,7 +234,9 @@ class ExactlyOnceWriter(SinkWriter):
                 await asyncio.sleep(RETRY_PAUSE_S * attempt)
 
     async def close(self) -> None:
-        self._statements.close()
+        if self._statements.connection is not None:
+            # A transaction goes on in its thread when the task that awaits it is cancelled.
+            await self.ctx.run(self._statements.close)
 
 
 def _packed(batches: Sequence[Batch], now_ms: int) -> bytes:

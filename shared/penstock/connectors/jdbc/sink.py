@@ -150,6 +150,7 @@ class JdbcWriter(SinkWriter):
     async def _attempts(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         attempt = 0
         while True:
+            await self._reach()
             try:
                 await self.ctx.run(lambda: self._transaction(rows))
                 return
@@ -159,6 +160,9 @@ class JdbcWriter(SinkWriter):
                     RETRY_PAUSE_S * attempt
                 ):
                     raise
+
+    async def _reach(self) -> None:
+        """Waits until the database can be reached; a file always can."""
 
     async def _closing_within(self, pause_s: float) -> bool:
         with contextlib.suppress(TimeoutError):
