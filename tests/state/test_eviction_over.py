@@ -47,6 +47,13 @@ CASES: dict[str, Any] = {
     "a while": over(frame="range", preceding=40),
     "a while, with equal times": over(frame="range", preceding=40, order=BY_TIME[:1]),
     "values before": over(frame="rows", preceding=3, aggregates=(), lags=((2, 1, None), (2, 3, 4))),
+    "values before, without NULLs": over(
+        frame="rows",
+        preceding=2,
+        aggregates=(),
+        lags=((2, 2, None), (4, 2, None), (2, 1, 4)),
+        skipping=(0, 2),
+    ),
 }
 
 

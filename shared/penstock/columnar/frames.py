@@ -84,10 +84,14 @@ class Layout:
         rest = larger + (at - edge) // np.maximum(size, 1)
         return np.where(at < edge, at // (size + 1), rest) + 1
 
-    def shifted(self, by: int) -> np.ndarray:
-        """The row number ``by`` rows after each row (before it if negative); -1 outside the partition."""
-        at = np.arange(len(self)) + by
-        return np.where((at >= self.low) & (at < self.high), at, -1)
+    def shifted(self, by: int, there: np.ndarray | None = None) -> np.ndarray:
+        """The row number ``by`` rows after each row (before it if negative); -1 outside the partition.
+
+        ``there`` (bool): only these rows are counted.
+        """
+        at = np.arange(len(self))
+        found = at + by if there is None else counted_from(at, there, by)
+        return np.where((found >= self.low) & (found < self.high), found, -1)
 
     # -- frames --------------------------------------------------------------------------
 
@@ -149,6 +153,16 @@ class Layout:
         if valid is not None:
             out = np.where(valid, out, self.peers_high if right else self.peers_low)
         return np.clip(out, self.low, self.high)
+
+
+def counted_from(at: np.ndarray, there: np.ndarray, by: int) -> np.ndarray:
+    """For each row number in ``at`` the number of the ``by``-th row after it (before it if negative) among the
+    rows that are ``there``; -1 if there are not so many. ``by`` is not 0."""
+    numbers = np.flatnonzero(there)
+    up_to = np.cumsum(there)  # how many are there up to each row, itself included
+    wanted = up_to[at] + by - 1 if by > 0 else up_to[at] - there[at] + by
+    inside = (wanted >= 0) & (wanted < len(numbers))
+    return np.where(inside, np.append(numbers, -1)[np.where(inside, wanted, -1)], -1)
 
 
 def running(ufunc: np.ufunc, values: np.ndarray, groups: np.ndarray, longest: int) -> np.ndarray:

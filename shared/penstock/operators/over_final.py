@@ -198,10 +198,11 @@ class OverFinalOperator(Operator):
 
 
 def _shifted(call: AggregateCall, layout: Layout, rows: Batch) -> Column:
-    """LAG and LEAD: the value the given number of rows before or after, else the default."""
+    """LAG and LEAD: the value the given number of rows (IGNORE NULLS: of values) before or after, else the default."""
     by = int(call.constants[0])
-    at = layout.shifted(-by if call.function == "LAG" else by)
-    values = rows.columns[call.args[0]].take_or_null(at)
+    argument = rows.columns[call.args[0]]
+    at = layout.shifted(-by if call.function == "LAG" else by, argument.valid if call.ignore_nulls else None)
+    values = argument.take_or_null(at)
     if len(call.args) == 1:
         return values
     default = rows.columns[call.args[1]].cast_type(values.type)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from penstock.columnar.frames import Layout
+from penstock.columnar.frames import Layout, counted_from
 from penstock.columnar.sorting import changes, group_bounds, stable_argsort
 from penstock.columnar.store import grown
 from penstock.operators.emitting import clamp_watermark
@@ -125,7 +125,11 @@ class BoundedFrames:
             earlier = self.rows.rows.take_some(entries, self._needed)
             columns = [Column.concat(both).take(order) for both in zip(earlier, columns, strict=True)]
         if self._spec.lags:
-            out = [_lag(columns, frames, *lag) for lag in self._spec.lags]
+            skipping = self._spec.skipping
+            out = [
+                _lag(columns, frames, *lag, skips_nulls=i in skipping)
+                for i, lag in enumerate(self._spec.lags)
+            ]
         else:
             out = self._aggregates(columns, frames)
         keep = self._kept(columns, frames, looked_back)
@@ -191,7 +195,15 @@ class BoundedFrames:
     def _kept(self, columns: Sequence[Column], frames: _Frames, looked_back: int) -> np.ndarray:
         if self._spec.frame == "range":
             return columns[self._spec.order[0].index].values > self._limit(looked_back)
-        return np.arange(frames.rows) >= np.repeat(frames.bounds[1:], frames.counts) - self._preceding
+        ends = np.repeat(frames.bounds[1:], frames.counts)
+        keep: np.ndarray = np.arange(frames.rows) >= ends - self._preceding
+        for i in self._spec.skipping:
+            argument, back, _ = self._spec.lags[i]
+            valid = columns[argument].valid
+            if valid is not None:  # the last values may lie far before the last rows
+                up_to = np.cumsum(valid)
+                keep |= valid & (up_to[ends - 1] - up_to < back)
+        return keep
 
     def _limit(self, looked_back: int) -> int:
         """Rows with a time up to the result belong to no later frame. After the last watermark these are all rows."""
@@ -266,10 +278,20 @@ class _Frames:
         self.starts = np.repeat(bounds[:-1], self.counts)
 
 
-def _lag(columns: Sequence[Column], frames: _Frames, argument: int, back: int, default: int | None) -> Column:
-    """The value ``back`` rows before each new row in its partition, else the default."""
-    mine = frames.mine
-    at = np.where(mine - back >= frames.starts[mine], mine - back, -1)
+def _lag(
+    columns: Sequence[Column],
+    frames: _Frames,
+    argument: int,
+    back: int,
+    default: int | None,
+    *,
+    skips_nulls: bool,
+) -> Column:
+    """The value ``back`` rows before each new row in its partition, else the default. ``skips_nulls``: only rows
+    with a value are counted."""
+    mine, valid = frames.mine, columns[argument].valid if skips_nulls else None
+    found = mine - back if valid is None else counted_from(mine, valid, -back)
+    at = np.where(found >= frames.starts[mine], found, -1)
     if default is None:
         return columns[argument].take_or_null(at)
     values, instead = columns[argument], columns[default]

@@ -53,7 +53,8 @@ def call_text(call: AggregateCall, schema: Schema) -> str:
     distinct = "DISTINCT " if call.distinct else ""
     constants = "".join(f", {c!r}" for c in call.constants)
     condition = f" FILTER {schema.names[call.filter]}" if call.filter is not None else ""
-    return f"{call.function}({distinct}{args}{constants}){condition}"
+    nulls = " IGNORE NULLS" if call.ignore_nulls else ""
+    return f"{call.function}({distinct}{args}{constants}){nulls}{condition}"
 
 
 def order_text(order: Sequence[SortKey], schema: Schema) -> str:

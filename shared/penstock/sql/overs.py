@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -35,6 +36,11 @@ _Frame = tuple[str, int | None, int | None]
 def _order(window: exp.Window) -> list[exp.Ordered]:
     order = window.args.get("order")
     return list(order.expressions) if order is not None else []
+
+
+def _name(node: exp.Expression) -> str:
+    """The name of a called function in capitals; empty for another expression."""
+    return function_name(node).upper() if isinstance(node, exp.Anonymous) else ""
 
 
 def window_nodes(roots: list[exp.Expression]) -> list[exp.Window]:
@@ -114,7 +120,10 @@ class Overs:
 
     def _function(self, window: exp.Window, ordered: bool, binder: ExpressionBinder) -> AggregateDraft:
         inner = window.this
-        name = function_name(inner).upper() if isinstance(inner, exp.Anonymous) else ""
+        ignores = isinstance(inner, exp.IgnoreNulls)
+        if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)) and _name(inner.this) in _SHIFTS:
+            inner = inner.this
+        name = _name(inner)
         if name in _RANKS or name in _SHIFTS:
             if not ordered:
                 raise self.ctx.source.error(
@@ -124,7 +133,12 @@ class Overs:
                     got="OVER without ORDER BY",
                     remedy="say by what the rows are ordered",
                 )
-            return self._window_function(name, inner, binder)
+            made = self._window_function(name, inner, binder)
+            if ignores and not made.constants[0]:
+                raise self.ctx.source.error(
+                    f"{name} of 0 rows with IGNORE NULLS", window, expected="1 row or more", got="0 rows"
+                )
+            return replace(made, ignore_nulls=ignores)
         if not is_aggregate_node(self.ctx, inner):
             raise self.ctx.source.unsupported(
                 f"{name or 'this function'} with OVER",

@@ -105,7 +105,8 @@ class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
     current row. ``preceding``: its length (rows, or µs for a range); None: unbounded.
 
     ``lags``: for each LAG (argument, rows back, column of the default or None). They are appended after
-    the aggregates, and ``preceding`` is then the furthest of them, in rows.
+    the aggregates, and ``preceding`` is then the furthest of them, in rows. ``skipping``: the numbers of those
+    that count only rows with a value (IGNORE NULLS).
     """
 
     keeps_columns: ClassVar[bool] = True
@@ -120,6 +121,7 @@ class OverSpec(Spec, frozen=True, kw_only=True, tag="over"):
     #: the row itself (COUNT(*) is then ROW_NUMBER), or at the row's first peer (COUNT(*) is then RANK).
     read_at: tuple[Literal["frame", "row", "first-peer"], ...] = ()
     lags: tuple[tuple[int, int, int | None], ...] = ()
+    skipping: tuple[int, ...] = ()
 
     def required_keys(self, width: int) -> Keys:
         return (self.partition,)

@@ -83,7 +83,11 @@ class Over(Unary, frozen=True, kw_only=True, tag="over"):
         parts["frame"] = f"{spec.frame} {spec.preceding} {getattr(spec, 'following', 0)}"
         parts["functions"] = words.calls_words(spec.aggregates, columns)
         if isinstance(spec, s.OverSpec) and (spec.lags or spec.read_at):
-            lags = [f"LAG({row[a]}, {by}{'' if d is None else f', {row[d]}'})" for a, by, d in spec.lags]
+            lags = [
+                f"LAG({row[a]}, {by}{'' if d is None else f', {row[d]}'})"
+                + (" ignore nulls" if i in spec.skipping else "")
+                for i, (a, by, d) in enumerate(spec.lags)
+            ]
             parts["functions"] += "; " + ", ".join([*lags, *spec.read_at])
         return parts, {}
 

@@ -104,6 +104,7 @@ def _over_running(tr: Translator, node: Over, order: tuple[SortKey, ...]) -> Pla
             "frame": "rows",
             "preceding": max(c.constants[0] for c in lags),
             "lags": tuple((c.args[0], c.constants[0], c.args[1] if len(c.args) > 1 else None) for c in lags),
+            "skipping": tuple(i for i, c in enumerate(lags) if c.ignore_nulls),
         }
     spec = s.OverSpec(partition=node.partition, order=order, ttl_ms=tr.ttl_ms, **fields)
     bounded = spec.preceding is not None
