@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.main import main
+
 pytestmark = pytest.mark.cluster
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -204,12 +206,24 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
         (("run", "-py", "f.py", "job.yaml"), ["-py names the module", "do:"]),
     ],
 )
-def test_wrong_usage(args: tuple[str, ...], words: list[str], tmp_path: Path) -> None:
+def test_wrong_usage(
+    args: tuple[str, ...],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process: nothing of these reaches a cluster, and a Python that starts takes a second."""
     (tmp_path / "empty.yaml").write_text("{name: nothing}")
-    done = penstock(*args, cwd=tmp_path)
-    assert done.returncode != 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["penstock", *args])
+    monkeypatch.setattr("penstock.cli.signals.leave_on_signals", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    said = capsys.readouterr().err
     for word in words:
-        assert word in done.stderr, done.stderr
+        assert word in said, said
 
 
 def test_ctrl_c_leaves_nothing_behind(up) -> None:

@@ -43,15 +43,16 @@ def of_engine(engine: str) -> list[str]:
 
 
 def marks(engine: str, name: str) -> list[pytest.MarkDecorator]:
-    """At parallelism 2 and by DuckDB every case runs with the tests; on Spark and in batch mode the first of each folder
-    and every other does, the rest in ``make test-long``. At parallelism 1 every other case and at 3 every fourth
-    runs there too, the others in ``make soak``."""
+    """At parallelism 2 and by DuckDB every case runs with the tests; in batch mode the first of each folder and every other
+    does, on Spark, which is twenty times dearer, the first and every fourth, the rest in ``make test-long``: what each
+    operator does there is proved by its kit (``tests/plan/outside``). At parallelism 1 every other case and at 3 every
+    fourth runs there too, the others in ``make soak``."""
     every = {"streaming": 2, "parallel": 4}.get(engine, 1)
     if zlib.crc32(name.encode()) % every != 0:
         return [pytest.mark.soak]
     folder = name.rpartition("/")[0]
     place = [other for other in sorted(cases()) if other.rpartition("/")[0] == folder].index(name)
-    repeats = every > 1 or (engine in ("spark", "batch") and place % 2 == 1)
+    repeats = every > 1 or place % {"batch": 2, "spark": 4}.get(engine, 1) != 0
     return [pytest.mark.long] if repeats else []
 
 

@@ -20,8 +20,8 @@ HALF = ["process"]
 #: The cases whose values lie in LevelDB.
 LEVELDB = {"process", "python-windows"}
 #: One for each way to keep state: rows by slot, rows by key, runs of windows, keys of LevelDB (``HALF``). The others keep
-#: theirs as one of these does, and are run in ``make soak``. ``make test`` runs the join and the half, ``make test-long``
-#: the others of these (tests/long.py).
+#: theirs as one of these does, and are run in ``make soak``. ``make test`` runs the half, ``make test-long`` the others of
+#: these (tests/long.py).
 COMMON = {"aggregate", "join", "windows"}
 #: A process grows by so many times the limit at most: what is counted, freed rows that still
 #: lie between others, LevelDB's buffers, batches on their way, what the allocators keep.
