@@ -22,6 +22,8 @@ ROWS = [(1, "a", dt.datetime(2024, 1, 2, 3, 4, 5, 6000), Decimal("1.50")), (2, N
 @pytest.mark.parametrize(
     ("value", "type_", "text"),
     [
+        (Decimal("0E-8"), t.DecimalType(10, 8), "0.00000000"),
+        ([Decimal("1E-7")], t.ArrayType(t.DecimalType(10, 7)), "[0.0000001]"),
         (None, None, "NULL"),
         (True, None, "TRUE"),
         (dt.datetime(2024, 1, 2, 3, 4, 5, 678900), t.TimestampType(3), "2024-01-02 03:04:05.678"),

@@ -103,6 +103,40 @@ def test_latitude(type_, text, want):
     assert decoder(schema).decode([b'{"v":%s}' % text.encode()], where).to_pylist() == [(want,)]
 
 
+#: A decimal with more digits than a double has, and its type.
+LONG = "1234567890123456789012345678.0123456789"
+EXACT = t.DecimalType(38, 10)
+
+
+@pytest.mark.parametrize(
+    ("beside", "text", "want"),
+    [
+        (t.TimeType(), '"12:00:00"', dt.time(12)),
+        (t.VarCharType(), "12345678901234567.5", "12345678901234567.5"),
+        (t.VarCharType(), '{"a":[1.50]}', '{"a":[1.50]}'),
+        (t.MapType(t.VarCharType(), t.VarCharType()), '{"k":2.5}', [("k", "2.5")]),
+        (t.DoubleType(), '"0.1"', 0.1),
+        (t.BigIntType(), "3.0", 3),
+        (t.ArrayType(EXACT), f'[{LONG},"{LONG}"]', [Decimal(LONG)] * 2),
+        (t.RowType((Field("d", EXACT), Field("t", t.TimeType()))), f'{{"d":{LONG},"t":"01:02:03"}}',
+         {"d": Decimal(LONG), "t": dt.time(1, 2, 3)}),
+    ],
+)  # fmt: skip
+def test_decimals_keep_their_digits_beside_what_is_converted_by_record(beside, text, want):
+    schema = Schema.of(("d", EXACT), ("v", beside), ("m", t.MapType(t.VarCharType(), EXACT)))
+    message = b'{"d":%s,"v":%s,"m":{"k":%s}}' % (LONG.encode(), text.encode(), LONG.encode())
+    ((d, v, m),) = decoder(schema).decode([message], where).to_pylist()
+    assert (d, v, m) == (Decimal(LONG), want, [("k", Decimal(LONG))])
+
+
+@pytest.mark.parametrize(("type_", "text"), [(t.DoubleType(), "1e400"), (t.IntType(), "1.5")])
+def test_numbers_beside_a_decimal_must_fit(type_, text):
+    bad = []
+    schema = Schema.of(("d", EXACT), ("v", type_))
+    assert not len(decoder(schema, bad=bad).decode([b'{"d":1,"v":%s}' % text.encode()], where))
+    assert str(type_) in str(bad[0][0])
+
+
 @pytest.mark.parametrize(
     ("type_", "text", "says"),
     [

@@ -236,7 +236,7 @@ class JsonDecoder(Decoder):
         rows, kept = [], []
         for i, message in enumerate(messages):
             try:
-                rows.append(self._lenient.convert(msgspec.json.decode(message)))
+                rows.append(self._lenient.convert(message))
                 kept.append(i)
             except (msgspec.MsgspecError, RecordError, UnicodeDecodeError) as err:
                 self._reject(err, message, where(i))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import math
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +27,33 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def _has_decimal(type_: t.LogicalType) -> bool:
+    match type_:
+        case t.ArrayType(element=inner) | t.MapType(value=inner):
+            return _has_decimal(inner)
+        case t.RowType(fields=fields):
+            return any(_has_decimal(f.type) for f in fields)
+    return isinstance(type_, t.DecimalType)
 
 
 class LenientConverter:
-    """Converts parsed JSON objects to rows of Python values that ``Column.of`` takes."""
+    """Converts JSON objects to rows of Python values that ``Column.of`` takes."""
 
     def __init__(self, schema: Schema, *, fail_on_missing: bool, null_on_error: bool) -> None:
         self._schema = schema
         self._fail_on_missing = fail_on_missing
         self._null_on_error = null_on_error
+        # Beside a DECIMAL, numbers with a fraction keep all their digits, as in Flink.
+        exact = any(_has_decimal(f.type) for f in schema.fields)
+        self._parse = msgspec.json.Decoder(float_hook=Decimal if exact else None).decode
 
-    def convert(self, record: Any) -> tuple[Any, ...]:
-        """The row of one record. Raises RecordError, which names the column that does not fit."""
+    def convert(self, message: bytes) -> tuple[Any, ...]:
+        """The row of one record. Raises RecordError, which names the column that does not fit, and MsgspecError or
+        UnicodeDecodeError for what is not JSON."""
+        record = self._parse(message)
         if not isinstance(record, dict):
             raise RecordError("the record is not an object", expected="one JSON object", got=shorten(record))
         return tuple(self._field(record, f.name, f.type, f.name) for f in self._schema.fields)
@@ -90,7 +106,7 @@ class LenientConverter:
             case t.FloatType() | t.DoubleType():
                 if isinstance(value, bool):
                     raise TypeError("a boolean is no number")
-                return float(value)
+                return _double(value)
             case t.DecimalType():
                 return _decimal(value, type_)
             case t.CharType() | t.VarCharType():
@@ -136,11 +152,18 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
+def _double(value: Any) -> float:
+    out = float(value)
+    if isinstance(value, Decimal) and math.isinf(out):
+        raise OverflowError("outside the doubles")
+    return out
+
+
 def _integer(value: Any, bits: int) -> int:
     if isinstance(value, bool):
         raise TypeError("a boolean is no number")
     out = int(value.strip()) if isinstance(value, str) else int(value)
-    if isinstance(value, float) and out != value:
+    if isinstance(value, (float, Decimal)) and out != value:
         raise ValueError("not a whole number")
     if not -(1 << (bits - 1)) <= out < 1 << (bits - 1):
         raise OverflowError(f"outside {bits} bits")
@@ -160,7 +183,7 @@ def _decimal(value: Any, type_: t.DecimalType) -> Decimal:
 
 
 def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return _encode(value).decode()
 
 
 def _cut(value: dt.datetime, precision: int) -> dt.datetime:

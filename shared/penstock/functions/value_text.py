@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ def text_of(value: Any, type_: t.LogicalType | None = None, zone: str = "UTC") -
             return "(" + ", ".join(text_of(v, types.get(k), zone) for k, v in value.items()) + ")"
         case float():
             return float_text(np.float32(value)) if isinstance(type_, t.FloatType) else double_text(value)
+        case Decimal():
+            return f"{value:f}"
     return str(value)
 
 
