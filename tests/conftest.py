@@ -34,14 +34,17 @@ from tests.rewriting import leave_product_code
 from tests.running import watch
 from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
     own_kafka,
+    own_minio,
     own_mosquitto,
     own_opensearch,
     own_postgres,
     own_redis,
     postgres_database,
     schema_registry,
+    shared_azurite,
     shared_kafka,
     shared_mariadb,
+    shared_minio,
     shared_mosquitto,
     shared_mysql,
     shared_opensearch,

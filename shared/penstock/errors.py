@@ -15,6 +15,7 @@
     │   ├── BrokerError
     │   ├── LeaseStoreError
     │   ├── ObjectStoreError
+    │   ├── ServerAwayError       a server that a connector needs does not answer now
     │   ├── PeerLostError         the slot at the other end of a data connection is gone
     │   ├── SlotLostError         a slot's process, its machine or its network is gone
     │   ├── HelperLostError       a connector's helper process is gone
@@ -52,6 +53,7 @@ __all__ = [
     "PenstockError",
     "RecordError",
     "SecretError",
+    "ServerAwayError",
     "SlotLostError",
     "SnapshotError",
     "SparkBusyError",
@@ -205,6 +207,12 @@ class ObjectStoreError(ExternalError):
     """The object store does not answer, or refuses a request."""
 
     code = "PS-STORE"
+
+
+class ServerAwayError(ExternalError):
+    """A server that a connector needs does not answer now, or asks for another try later."""
+
+    code = "PS-AWAY"
 
 
 class PeerLostError(ExternalError):

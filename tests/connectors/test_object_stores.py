@@ -1,4 +1,4 @@
-"""Tables of files in object stores: Azure's protocol by a server that runs here, and what each error of a store says."""
+"""Tables of files in object stores: Azure's and S3's protocols by servers that run here, and what each error of a store says."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,21 +10,13 @@ from penstock.errors import ConnectorError, ObjectStoreError
 from penstock.store import open_store, probe_conditional_create
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
-from tests.servers import object_servers
 
 SCHEMA = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
 
 
-@pytest.fixture(scope="module")
-def server():
-    if why := object_servers.missing("azurite-blob"):
-        pytest.skip(why)
-    running = object_servers.AzuriteServer()
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+@pytest.fixture(scope="module", params=["shared_azurite", "shared_minio"])
+def server(request):
+    return request.getfixturevalue(request.param)
 
 
 def rows(first, last):
@@ -99,7 +91,8 @@ async def test_a_bucket_that_is_not_there_is_named(server, harness):
 
 
 def test_refused_credentials_are_named(server):
-    wrong = {**server.options, "account_key": "d3Jvbmc="}
+    [key] = {"account_key", "secret_access_key"} & server.options.keys()
+    wrong = {**server.options, key: "d3Jvbmc="}
     with pytest.raises(ConnectorError, match="refuses these credentials"):
         validate_table(SCHEMA, options(server.url, wrong), role="source", where="table 't'")
 

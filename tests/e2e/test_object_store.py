@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,26 +12,14 @@ import pytest
 from penstock.api.client import ClusterClient
 from penstock.connectors.filesystem.opening import open_files
 from tests.e2e.support import slot_pid
-from tests.servers import object_servers
 
 pytestmark = pytest.mark.cluster
 
 ROWS = 12_000
 
 
-@pytest.fixture
-def azurite() -> Iterator[object_servers.AzuriteServer]:
-    if why := object_servers.missing("azurite-blob"):
-        pytest.skip(why)
-    server = object_servers.AzuriteServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-def test_a_table_and_checkpoints_in_azure(azurite: Any, make_cluster: Any, until: Any) -> None:
+def test_a_table_and_checkpoints_in_azure(shared_azurite: Any, make_cluster: Any, until: Any) -> None:
+    azurite = shared_azurite
     settings = {f"storage.options.{key}": value for key, value in azurite.options.items()}
     cluster = make_cluster(
         taskmanagers=1, slots=2, config={**settings, "high-availability.storageDir": f"{azurite.url}/cluster"}

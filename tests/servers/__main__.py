@@ -10,3 +10,4 @@ if __name__ == "__main__":
     for name, (package, program) in cache.FROM_SID.items():
         print(cache.unpack_from_debian(name, package, program), flush=True)
     print(object_servers.fetch_azurite(), flush=True)
+    print(object_servers.fetch_minio(), flush=True)

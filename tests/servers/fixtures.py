@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.servers import (
     mariadb_server,
     mosquitto_server,
     mysql_server,
+    object_servers,
     postgres_server,
     rabbitmq_server,
 )
@@ -20,10 +22,13 @@ from tests.servers.kafka_server import KafkaServer
 from tests.servers.mariadb_server import MariaDbServer
 from tests.servers.mosquitto_server import MosquittoServer
 from tests.servers.mysql_server import MySqlServer
+from tests.servers.object_servers import AzuriteServer, MinioServer
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.rabbitmq_server import RabbitMqServer
 from tests.servers.redis_server import RedisServer
+
+S = TypeVar("S", MariaDbServer, AzuriteServer, MinioServer)
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +112,32 @@ def _mosquitto() -> Iterator[MosquittoServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """One MinIO for the tests that use keys of their own and leave the rest alone."""
+    yield from _minio(tmp_path_factory.mktemp("minio"))
+
+
+@pytest.fixture
+def own_minio(tmp_path: Path) -> Iterator[MinioServer]:
+    """A MinIO for one test, which may kill it."""
+    yield from _minio(tmp_path / "minio")
+
+
+def _minio(folder: Path) -> Iterator[MinioServer]:
+    if why := object_servers.missing("minio"):
+        pytest.skip(why)
+    yield from _started(MinioServer(folder))
+
+
+@pytest.fixture(scope="session")
+def shared_azurite() -> Iterator[AzuriteServer]:
+    """One Azurite for the tests that use keys of their own and leave the rest alone."""
+    if why := object_servers.missing("azurite-blob"):
+        pytest.skip(why)
+    yield from _started(AzuriteServer())
 
 
 @pytest.fixture(scope="session")
@@ -215,7 +246,7 @@ def _mysql() -> Iterator[MySqlServer]:
         server.stop()
 
 
-def _started(server: MariaDbServer) -> Iterator[MariaDbServer]:
+def _started(server: S) -> Iterator[S]:
     try:
         server.start()
         yield server

@@ -1,4 +1,5 @@
-"""Azurite, which speaks the protocol of Azure's blob storage, in memory, on a free port of the loopback."""
+"""Servers of object stores on a free port of the loopback: Azurite speaks the protocol of Azure's blob storage, in memory; MinIO
+speaks S3's, on disk, and may be killed and started again."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import subprocess
 import time
 import urllib.request
 from email.utils import formatdate
+from pathlib import Path
 
 from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
@@ -23,9 +25,15 @@ _PATIENCE_S = 120
 ACCOUNT, KEY = "penstock", base64.b64encode(b"a key of this test alone").decode()
 
 
+#: The newest MinIO of Go's modules, whose versions have dates instead of numbers.
+_MINIO = "github.com/minio/minio@latest"
+
+
 def _program(name: str) -> str | None:
-    place = cache.folder() / "azurite/node_modules/.bin" / name
-    return str(place) if place.exists() else shutil.which(name)
+    for place in (cache.folder() / "azurite/node_modules/.bin" / name, cache.folder() / name / "bin" / name):
+        if place.exists():
+            return str(place)
+    return shutil.which(name)
 
 
 def missing(name: str) -> str | None:
@@ -71,11 +79,15 @@ class _Server:
     def make_bucket(self) -> None:
         raise NotImplementedError
 
-    def stop(self) -> None:
-        """Ends it."""
+    def kill(self) -> None:
+        """As a power cut would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.kill()
         self._reserved.close()
 
 
@@ -113,6 +125,69 @@ class AzuriteServer(_Server):
         }
         url = f"http://127.0.0.1:{self.port}/{ACCOUNT}/penstock?restype=container"
         urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers), timeout=30).close()
+
+
+class MinioServer(_Server):
+    """MinIO with one drive, the folder ``folder``."""
+
+    program = "minio"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.url = "s3://penstock"
+        self.options = {
+            "access_key_id": ACCOUNT, "secret_access_key": KEY, "endpoint": self.endpoint, "allow_http": "true",
+            "region": "us-east-1",
+        }  # fmt: skip
+        #: The same for pyiceberg.
+        self.iceberg_options = {
+            "s3.endpoint": self.endpoint, "s3.access-key-id": ACCOUNT, "s3.secret-access-key": KEY, "s3.region": "us-east-1",
+        }  # fmt: skip
+
+    def _arguments(self) -> list[str]:
+        return ["server", "--quiet", "--address", f"127.0.0.1:{self.port}", str(self._folder)]
+
+    def _environment(self) -> dict[str, str]:
+        return {"MINIO_ROOT_USER": ACCOUNT, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off"}
+
+    def make_bucket(self) -> None:
+        from pyarrow.fs import S3FileSystem
+
+        files = S3FileSystem(
+            access_key=ACCOUNT, secret_key=KEY, endpoint_override=self.endpoint, region="us-east-1",
+            allow_bucket_creation=True,
+        )  # fmt: skip
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                files.create_dir("penstock")
+                return
+            except OSError:  # it listens before its drive is ready
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+
+def fetch_minio() -> str:
+    """Build MinIO into the cache; says what was done."""
+    target = cache.folder() / "minio"
+    if (target / "bin" / "minio").exists():
+        return f"minio: is there, in {target}"
+    go = shutil.which("go")
+    if go is None:
+        return "minio: not built, because Go is not installed"
+    partly = target.with_suffix(".partly")
+    shutil.rmtree(partly, ignore_errors=True)
+    (partly / "bin").mkdir(parents=True)
+    built = {**os.environ, "GOBIN": str(partly / "bin"), "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    done = subprocess.run([go, "install", "-ldflags", "-s -w", _MINIO], env=built, check=False)
+    if done.returncode != 0:
+        return f"minio: not built, because go ended with {done.returncode}"
+    shutil.rmtree(target, ignore_errors=True)
+    partly.rename(target)
+    return f"minio: built into {target}"
 
 
 def fetch_azurite() -> str:

@@ -53,13 +53,18 @@ class Away:
         self.attempts, self._said = 0, ""
 
 
-async def patiently(call: Callable[[], Awaitable[T]], away: Away, retries: int | None) -> T:
-    """The result of ``call``, which is called again after an ExternalError. ``retries``: the most
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    away: Away,
+    retries: int | None,
+    after: type[ExternalError] = ExternalError,
+) -> T:
+    """The result of ``call``, which is called again after an error of the class ``after``. ``retries``: the most
     repetitions; None: no limit."""
     while True:
         try:
             found = await call()
-        except ExternalError as err:
+        except after as err:
             pause_s = away.failed(err)
             if retries is not None and away.attempts > retries:
                 raise

@@ -92,9 +92,16 @@ def _open(url: str, options: Mapping[str, str]) -> Store:
     return opened(url, options)
 
 
-def open_obstore(url: str, options: Mapping[str, str]) -> ObjectStore:
+#: What an impatient client does when a store does not answer: so many repetitions, and seconds. obstore's own are 10 and 180.
+IMPATIENT_RETRIES, IMPATIENT_S = 2, 10
+
+
+def open_obstore(url: str, options: Mapping[str, str], *, impatient: bool = False) -> ObjectStore:
     """The obstore store at ``url``. obstore reads missing options from the environment (``AWS_ENDPOINT``,
-    ``AWS_ACCESS_KEY_ID`` …). Raises ObjectStoreError if the store cannot be opened."""
+    ``AWS_ACCESS_KEY_ID`` …). ``impatient``: the client soon says that a store does not answer, because the caller asks
+    again by itself. Raises ObjectStoreError if the store cannot be opened."""
+    from datetime import timedelta
+
     import obstore.exceptions
     from obstore.store import from_url
 
@@ -102,8 +109,11 @@ def open_obstore(url: str, options: Mapping[str, str]) -> ObjectStore:
 
     client: Any = {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
     config: Any = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS}
+    retry: Any = None
+    if impatient:
+        retry = {"max_retries": IMPATIENT_RETRIES, "retry_timeout": timedelta(seconds=IMPATIENT_S)}
     try:
-        return from_url(url, config=config or None, client_options=client or None)
+        return from_url(url, config=config or None, client_options=client or None, retry_config=retry)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as err:
         raise ObjectStoreError(
             f"cannot open the object store {url}: {short(err)}",

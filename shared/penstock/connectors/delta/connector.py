@@ -173,6 +173,7 @@ class DeltaConnector(DeclaredConnector):
         codec = options["sink.compression"]
         writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
         return writer(
+            f"{_WHERE}, '{options['table-path']}'",
             lambda: DeltaLake(table.options, declared, names, codec),
             options["sink.file-size"],
             options["sink.max-open-files"],

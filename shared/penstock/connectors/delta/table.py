@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +14,9 @@ import pyarrow.types as at
 from penstock.connectors.delta.statistics import statistics
 from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.paths import join, local_path
+from penstock.connectors.lakehouse.away import failed, impatient
 from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
-from penstock.errors import ConnectorError, ExternalError
+from penstock.errors import ConnectorError, ObjectStoreError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 _log = EventLog("penstock.connectors.delta")
 
+#: So many bytes of a file are stored at a time.
+_UPLOAD_BYTES = 8 << 20
 #: The folder of notes below the table's folder. Readers of Delta tables ignore folders whose names begin with
 #: ``_``.
 NOTES_FOLDER = "_penstock"
@@ -31,7 +36,9 @@ NOTES_FOLDER = "_penstock"
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options of the object store, as delta-rs takes them."""
-    return {key.removeprefix("fs."): value for key, value in options.items() if key.startswith("fs.")}
+    return impatient(
+        {key.removeprefix("fs."): value for key, value in options.items() if key.startswith("fs.")}
+    )
 
 
 def table_uri(options: Mapping[str, str]) -> str:
@@ -71,12 +78,21 @@ def open_delta(options: Mapping[str, str], version: int | str | None = None) -> 
                 got=str(err),
                 where=where,
             ) from None
-        raise ExternalError("a Delta table cannot be opened", got=str(err), where=where) from err
+        raise failed("a Delta table cannot be opened", err, where) from err
 
 
 def arrow_schema(table: DeltaTable) -> pa.Schema:
     """The table's columns as Arrow's."""
     return pa.schema(table.schema().to_arrow())
+
+
+@contextlib.contextmanager
+def _answered(where: str) -> Iterator[None]:
+    """Raises ServerAwayError instead of an error of the object store that says that it does not answer."""
+    try:
+        yield
+    except ObjectStoreError as err:
+        raise failed("the files of a Delta table cannot be reached", err, where) from err
 
 
 class DeltaLake(LakeTable):
@@ -86,8 +102,9 @@ class DeltaLake(LakeTable):
         self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
     ) -> None:
         self._options = options
+        self._where = f"connector 'delta', '{options['table-path']}'"
         self.base = options.get("versionAsOf", "")
-        self._files, self._folder = open_files(options["table-path"], options)
+        self._files, self._folder = open_files(options["table-path"], options, impatient=True)
         self.log = self._opened(declared, partitions)
         self.row_schema = arrow_schema(self.log)
         self._keys = tuple(self.log.metadata().partition_columns)
@@ -99,7 +116,11 @@ class DeltaLake(LakeTable):
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         uri, storage = table_uri(self._options), storage_options(self._options)
-        if not DeltaTable.is_deltatable(uri, storage):
+        try:
+            there = DeltaTable.is_deltatable(uri, storage)
+        except (DeltaError, OSError) as err:
+            raise failed("a Delta table cannot be opened", err, self._where) from err
+        if not there:
             try:
                 DeltaTable.create(
                     uri, Schema.from_arrow(declared), mode="ignore", partition_by=list(partitions),
@@ -127,9 +148,15 @@ class DeltaLake(LakeTable):
             part = rows.filter(pc.fill_null(mask, False)).select(self.file_schema.names)
             yield Partition(repr(chosen), chosen), part
 
-    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any | None]:
         path = join(self._folder, name)
-        return path, self._files.open_output(path)
+        return path, None if local_path(path) is None else self._files.open_output(path)
+
+    def upload(self, path: str, file: IO[bytes]) -> None:
+        with _answered(self._where):
+            stored = self._files.open_output(path)
+            shutil.copyfileobj(file, stored, _UPLOAD_BYTES)
+            stored.close()
 
     def sync(self, path: str) -> None:
         self._files.sync(path)
@@ -144,29 +171,33 @@ class DeltaLake(LakeTable):
         }
 
     def delete(self, path: str) -> None:
-        self._files.delete(path)
+        with _answered(self._where):
+            self._files.delete(path)
 
     # -- notes --------------------------------------------------------------------------
 
     def put_note(self, key: str, data: bytes) -> None:
         path = join(self._folder, NOTES_FOLDER, key)
-        file = self._files.open_output(path)
-        file.write(data)
-        file.close()
-        self._files.sync(path)
+        with _answered(self._where):
+            file = self._files.open_output(path)
+            file.write(data)
+            file.close()
+            self._files.sync(path)
 
     def get_note(self, key: str) -> bytes | None:
         path = join(self._folder, NOTES_FOLDER, key)
-        if not self._files.exists(path):
-            return None
-        file = self._files.open_input(path)
-        try:
-            return file.read()
-        finally:
-            file.close()
+        with _answered(self._where):
+            if not self._files.exists(path):
+                return None
+            file = self._files.open_input(path)
+            try:
+                return file.read()
+            finally:
+                file.close()
 
     def delete_note(self, key: str) -> None:
-        self._files.delete(join(self._folder, NOTES_FOLDER, key))
+        with _answered(self._where):
+            self._files.delete(join(self._folder, NOTES_FOLDER, key))
 
     # -- log ----------------------------------------------------------------------------
 
@@ -177,7 +208,7 @@ class DeltaLake(LakeTable):
                 "the table's columns changed while a job writes into it",
                 expected=str(self.row_schema),
                 got=str(arrow_schema(self.log)),
-                where=f"connector 'delta', '{self._options['table-path']}'",
+                where=self._where,
                 remedy="restart the job from a savepoint, with the new columns declared",
             )
         return self.log.transaction_version(writer)
@@ -220,9 +251,7 @@ class DeltaLake(LakeTable):
         except CommitFailedError as err:
             raise LostRaceError(str(err)) from None
         except (DeltaError, OSError) as err:
-            raise ExternalError(
-                "a commit to a Delta table failed", got=str(err), where=self._options["table-path"]
-            ) from err
+            raise failed("a commit to a Delta table failed", err, self._where) from err
 
     def close(self) -> None:
         """Does nothing: delta-rs keeps no connection open."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ObjectFiles(Files):
     """Files in an object store; a path stays the whole URL."""
 
-    def __init__(self, root: str, options: Mapping[str, str]) -> None:
+    def __init__(self, root: str, options: Mapping[str, str], *, impatient: bool = False) -> None:
         from penstock.store.open import open_obstore
 
         parts = urlsplit(root)
         self._root = f"{parts.scheme}://{parts.netloc}"
-        self._store = open_obstore(self._root, options)
+        self._store = open_obstore(self._root, options, impatient=impatient)
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self._root).lstrip("/")

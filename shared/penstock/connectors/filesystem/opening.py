@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def open_files(path: str, options: Mapping[str, str]) -> tuple[Files, str]:
-    """The ``Files`` port for ``path``, and the path in the form that the port takes."""
+def open_files(path: str, options: Mapping[str, str], *, impatient: bool = False) -> tuple[Files, str]:
+    """The ``Files`` port for ``path``, and the path in the form that the port takes. ``impatient``: see ``open_obstore``."""
     local = local_path(path)
     if local is not None:
         return LocalFiles(), os.path.abspath(os.path.expanduser(local))
     settings = {k.removeprefix("fs."): v for k, v in options.items() if k.startswith("fs.")}
-    return ObjectFiles(path, settings), path
+    return ObjectFiles(path, settings, impatient=impatient), path

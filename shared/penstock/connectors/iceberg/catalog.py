@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.iceberg.settings import _SINGLE, PASSED_ON
+from penstock.connectors.lakehouse.away import failed
 from penstock.connectors.lakehouse.schema import need_library
-from penstock.errors import ConnectorError, ExternalError, PenstockError
+from penstock.errors import ConnectorError, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,9 +106,30 @@ def reached(call: Callable[[], Any], where: str) -> Any:
             remedy="check 'credential' or 'token'",
         ) from None
     except Exception as err:  # errors of requests, SQLAlchemy and Arrow's file systems share no base class
-        raise ExternalError(
+        raise failed(
             "an Iceberg catalog or its files cannot be reached",
-            got=f"{type(err).__name__}: {err}",
-            where=where,
+            err,
+            where,
+            away=_is_away(err),
             remedy="check 'uri', 'warehouse' and the credentials",
         ) from err
+
+
+def _is_away(err: Exception) -> bool:
+    """Whether the catalog does not answer, or asks for another try."""
+    from pyiceberg.exceptions import (
+        CommitStateUnknownException,
+        ServerError,
+        ServiceUnavailableError,
+        TooManyRequestsError,
+    )
+    from requests import exceptions as http
+    from sqlalchemy import exc as sql
+
+    return isinstance(
+        err,
+        (
+            CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError,
+            http.ConnectionError, http.Timeout, sql.OperationalError, sql.InterfaceError,
+        ),
+    )  # fmt: skip

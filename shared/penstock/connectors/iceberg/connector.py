@@ -173,6 +173,7 @@ class IcebergConnector(DeclaredConnector):
         return IcebergReader(table)
 
     def writer(self, table: TableInfo) -> SinkWriter:
+        from penstock.connectors.iceberg.catalog import place
         from penstock.connectors.iceberg.table import IcebergLake
         from penstock.connectors.lakehouse.replacing import ReplacingLakeWriter
         from penstock.connectors.lakehouse.writer import LakeWriter
@@ -183,6 +184,7 @@ class IcebergConnector(DeclaredConnector):
         codec = options["write.parquet.compression-codec"]
         writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
         return writer(
+            place(table.options),
             lambda: IcebergLake(table.options, declared, names, codec),
             options["write.target-file-size-bytes"],
             options["sink.max-open-files"],

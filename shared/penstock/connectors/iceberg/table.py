@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import shutil
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 MARK = "penstock.committed."
 #: The folder of notes below the table's location.
 NOTES_FOLDER = "penstock"
+#: So many bytes of a file are stored at a time.
+_UPLOAD_BYTES = 8 << 20
 #: The types of partition values that a split and a note can hold.
 _PLAIN = (int, str, float, bool, type(None))
 
@@ -111,6 +114,12 @@ def _source_type(table: Table, source_id: int) -> pa.DataType:
     return arrow_schema(table).field(name).type
 
 
+def _local(path: str) -> str | None:
+    """The path in a local file system; None: the file lies elsewhere."""
+    scheme, separator, rest = path.partition("://")
+    return rest if scheme == "file" else None if separator else path
+
+
 class IcebergLake(LakeTable):
     """The table of ``options``, made with the columns ``declared`` if it is not there."""
 
@@ -184,13 +193,19 @@ class IcebergLake(LakeTable):
             )
         return Partition(text, inner)
 
-    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any | None]:
         path = self._locations.new_data_location(name, self._keys.get(partition.key))
-        return path, reached(lambda: self._table.io.new_output(path).create(overwrite=True), self._where)
+        return path, None if _local(path) is None else self._table.io.new_output(path).create(overwrite=True)
+
+    def upload(self, path: str, file: IO[bytes]) -> None:
+        def put() -> None:
+            with self._table.io.new_output(path).create(overwrite=True) as out:
+                shutil.copyfileobj(file, out, _UPLOAD_BYTES)
+
+        reached(put, self._where)
 
     def sync(self, path: str) -> None:
-        scheme, separator, rest = path.partition("://")
-        local = rest if scheme == "file" else None if separator else path
+        local = _local(path)
         for target in () if local is None else (local, os.path.dirname(local)):
             handle = os.open(target, os.O_RDONLY)
             try:
@@ -210,10 +225,13 @@ class IcebergLake(LakeTable):
         }
 
     def delete(self, path: str) -> None:
-        from contextlib import suppress
+        def delete() -> None:
+            try:
+                self._table.io.delete(path)
+            except FileNotFoundError:
+                pass  # an absent file is no error
 
-        with suppress(FileNotFoundError):
-            self._table.io.delete(path)
+        reached(delete, self._where)
 
     # -- notes --------------------------------------------------------------------------
 
@@ -242,13 +260,7 @@ class IcebergLake(LakeTable):
         return found
 
     def delete_note(self, key: str) -> None:
-        def delete() -> None:
-            try:
-                self._table.io.delete(self._note(key))
-            except FileNotFoundError:
-                pass  # the note was deleted before
-
-        reached(delete, self._where)
+        self.delete(self._note(key))
 
     # -- log ----------------------------------------------------------------------------
 

@@ -1,9 +1,15 @@
-"""Writes Parquet files: one open file for each partition, closed by size or by a barrier."""
+"""Writes Parquet files: one open file for each partition, closed by size or by a barrier.
+
+Where the table does not lie in a local file system, a file is written into a temporary one, and stored whole when it is closed:
+a store that is away then costs no rows, because the file can be stored again.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The number of rows in a row group.
 _GROUP_ROWS = 131_072
+#: A temporary file is kept in memory up to this size, in bytes.
+_IN_MEMORY = 1 << 20
 
 
 @dataclass(slots=True)
@@ -24,6 +32,8 @@ class _Open:
     partition: Partition
     path: str
     file: CountingFile
+    #: The temporary file below ``file``, if it must be stored.
+    spool: IO[bytes] | None
     writer: pq.ParquetWriter | None
     waiting: list[pa.RecordBatch]
     rows: int = 0
@@ -41,6 +51,8 @@ class OpenFiles:
         self._most = most
         #: Open files by partition; the file that was written last comes last.
         self._open: dict[str, _Open] = {}
+        #: Closed files that are still to be stored.
+        self._unstored: deque[tuple[DataFile, IO[bytes]]] = deque()
         self.closed: list[DataFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -49,27 +61,43 @@ class OpenFiles:
             self._append(partition, part)
 
     def cut(self, epoch: int) -> list[DataFile]:
-        """Close all files; returns the files closed since the last cut, as files of ``epoch``."""
+        """Close all files; returns the files closed since the last cut, as files of ``epoch``. May be repeated after a
+        ServerAwayError."""
         while self._open:
             self._close(next(iter(self._open)))
+        self.store()
         out = [DataFile(epoch, file.path, file.entry) for file in self.closed]
         self.closed = []
         return out
+
+    def store(self) -> None:
+        """Store the closed files that lie in temporary ones. May be repeated after a ServerAwayError."""
+        while self._unstored:
+            file, spool = self._unstored[0]
+            spool.seek(0)
+            self.table.upload(file.path, spool)
+            spool.close()
+            self._unstored.popleft()
+            self.closed.append(file)
 
     def discard(self) -> None:
         """Delete the files that no cut has taken."""
         paths = [file.path for file in self.closed]
         for current in self._open.values():
             current.file.close()
-            paths.append(current.path)
+            if current.spool is None:
+                paths.append(current.path)
+        for _, spool in self._unstored:
+            spool.close()
         self._open, self.closed = {}, []
+        self._unstored.clear()
         for path in paths:
             self.table.delete(path)
 
     @property
     def busy(self) -> bool:
         """Whether there are rows since the last cut."""
-        return bool(self._open or self.closed)
+        return bool(self._open or self._unstored or self.closed)
 
     def _append(self, partition: Partition, rows: pa.RecordBatch) -> None:
         current = self._open.pop(partition.key, None)
@@ -77,7 +105,8 @@ class OpenFiles:
             if len(self._open) >= self._most:
                 self._close(next(iter(self._open)))
             path, handle = self.table.new_file(partition, self._name())
-            current = _Open(partition, path, CountingFile(handle), None, [])
+            spool = tempfile.SpooledTemporaryFile(_IN_MEMORY) if handle is None else None  # noqa: SIM115
+            current = _Open(partition, path, CountingFile(handle or spool), spool, None, [])
         self._open[partition.key] = current
         current.waiting.append(rows)
         current.rows += rows.num_rows
@@ -105,9 +134,11 @@ class OpenFiles:
         assert current.writer is not None  # a file is opened for rows
         current.writer.close()
         size = current.file.written
+        footer = current.writer.writer.metadata
+        file = DataFile(0, current.path, self.table.entry(current.path, size, current.partition, footer))
+        if current.spool is not None:
+            self._unstored.append((file, current.spool))
+            return
         current.file.close()
         self.table.sync(current.path)
-        footer = current.writer.writer.metadata
-        self.closed.append(
-            DataFile(0, current.path, self.table.entry(current.path, size, current.partition, footer))
-        )
+        self.closed.append(file)

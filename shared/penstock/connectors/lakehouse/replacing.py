@@ -50,7 +50,7 @@ class ReplacingLakeWriter(LakeWriter):
 
     async def finish(self) -> None:
         files, self._uncommitted = self._uncommitted, []
-        await self.ctx.run(partial(self._replace, files))
+        await self._run(partial(self._replace, files))
 
     def _replace(self, files: Sequence[DataFile]) -> None:
         table, writer = self._table, self._writer_id

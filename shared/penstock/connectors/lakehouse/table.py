@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,7 +39,10 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class LakeTable(ABC):
-    """A stored table, opened for writing. Its methods block; those that take rows release the interpreter's lock."""
+    """A stored table, opened for writing. Its methods block; those that take rows release the interpreter's lock.
+
+    A method that asks a server raises ServerAwayError if the server does not answer, and may then be called again.
+    """
 
     #: All columns of the table, in its order.
     row_schema: pa.Schema
@@ -55,8 +58,13 @@ class LakeTable(ABC):
         """The rows (of all columns of the table) of each partition, with the columns of ``file_schema``."""
 
     @abstractmethod
-    def new_file(self, partition: Partition, name: str) -> tuple[str, Any]:
-        """(path, open file) of a new data file."""
+    def new_file(self, partition: Partition, name: str) -> tuple[str, Any | None]:
+        """(path, open file) of a new data file. None instead of the file: the table does not lie in a local file system, and
+        the whole file will be given to ``upload``. Asks no server."""
+
+    @abstractmethod
+    def upload(self, path: str, file: IO[bytes]) -> None:
+        """Store the contents of ``file``, which is at its start, under a path of ``new_file``. May be repeated."""
 
     @abstractmethod
     def sync(self, path: str) -> None:

@@ -7,15 +7,19 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.cancelling import end_tasks
+from penstock.connectors.away import Away, patiently
 from penstock.connectors.base import SinkWriter
 from penstock.connectors.lakehouse.epochs import Committable, Epochs, writer_id
 from penstock.connectors.lakehouse.files import OpenFiles
 from penstock.connectors.lakehouse.schema import fitted
+from penstock.errors import ServerAwayError
+from penstock.log_events import EventLog
+from penstock.redaction import without_credentials
 from penstock.types import Batch
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import SourceContext
     from penstock.connectors.lakehouse.table import DataFile, LakeTable
+
+_log = EventLog("penstock.connectors.lakehouse")
 
 #: The number of rows waiting for the helper thread from which ``ready`` is False.
 _MAX_QUEUED_ROWS = 262_144
@@ -39,11 +45,14 @@ class _Cut:
 
 
 class LakeWriter(SinkWriter):
-    """Writes exactly once (``epochs``). ``open_table``: opens the stored table, and creates it if it is
-    missing; ``target_bytes``: size at which a file is closed; ``most_open``: the most partitions written at a
-    time."""
+    """Writes exactly once (``epochs``). ``where``: the table, for the log; ``open_table``: opens the stored table, and creates it
+    if it is missing; ``target_bytes``: size at which a file is closed; ``most_open``: the most partitions written at a
+    time. A store or catalog that is away is waited for."""
 
-    def __init__(self, open_table: Callable[[], LakeTable], target_bytes: int, most_open: int) -> None:
+    def __init__(
+        self, where: str, open_table: Callable[[], LakeTable], target_bytes: int, most_open: int
+    ) -> None:
+        self._server = Away(without_credentials(where))
         self._open_table = open_table
         self._target_bytes, self._most_open = target_bytes, most_open
         self._queue: deque[Batch | _Cut] = deque()
@@ -63,13 +72,13 @@ class LakeWriter(SinkWriter):
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
-        table: LakeTable = await ctx.run(self._open_table)
+        table: LakeTable = await self._run(self._open_table)
         self._table = table
-        self._epochs = Epochs(table, ctx.run)
+        self._epochs = Epochs(table, self._run)
         items = [msgspec.msgpack.decode(data, type=Committable) for data in restored]
         await self._epochs.restored(items)
         if items:
-            await ctx.run(partial(self._epochs.forget, [i for i in items if i.files is None]))
+            await self._run(partial(self._epochs.forget, [i for i in items if i.files is None]))
         self._files = OpenFiles(table, self._next_name, self._target_bytes, self._most_open)
         self._writer_id = writer_id(ctx.job_id, ctx.uid)
         self._room.set()
@@ -83,6 +92,13 @@ class LakeWriter(SinkWriter):
         ctx = self.ctx
         self._number += 1
         return f"{self._writer_id}-{ctx.attempt:06d}-{ctx.subtask_index:05d}-{self._number:06d}.parquet"
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        """Runs ``call``, which may be repeated, in the helper thread until the store and the catalog answer."""
+        return await patiently(lambda: self.ctx.run(call), self._server, None, ServerAwayError)
+
+    def away(self) -> str | None:
+        return self._server.reason
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -135,6 +151,7 @@ class LakeWriter(SinkWriter):
         assert self._files is not None
         rows = [batch.to_external_arrow() for batch in batches]
         await self.ctx.run(partial(_append, self._files, rows))
+        await self._run(self._files.store)
         for batch in batches:
             self._queue.popleft()
             self._queued_rows -= len(batch)
@@ -158,12 +175,12 @@ class LakeWriter(SinkWriter):
         files = self._files
         assert files is not None
         if files.busy:
-            self._uncommitted += await self.ctx.run(partial(files.cut, cut.checkpoint_id))
+            self._uncommitted += await self._run(partial(files.cut, cut.checkpoint_id))
         committables: list[bytes] = []
         if self._uncommitted:
             item = self._committable(cut.checkpoint_id)
             if item.files is None:
-                await self.ctx.run(partial(self._epochs.store, item, list(self._uncommitted)))
+                await self._run(partial(self._epochs.store, item, list(self._uncommitted)))
             self._noted[cut.checkpoint_id] = item
             committables.append(msgspec.msgpack.encode(item))
         if not cut.done.done():
@@ -185,7 +202,9 @@ class LakeWriter(SinkWriter):
         self._uncommitted = [file for file in self._uncommitted if file.epoch > checkpoint_id]
         # The notes of this checkpoint stay for a while, because other writers may still be looking for them.
         old = [n for n in self._noted if n < checkpoint_id]
-        await self.ctx.run(partial(self._epochs.forget, [self._noted.pop(n) for n in old]))
+        await self._run(partial(self._epochs.forget, [self._noted[n] for n in old]))
+        for n in old:
+            del self._noted[n]
         if committed and self._table is not None:
             self._commits += 1
             if self._commits % _MAINTENANCE_EVERY == 0:
@@ -196,14 +215,18 @@ class LakeWriter(SinkWriter):
         return bool(self._queue or busy or self._uncommitted)
 
     async def finish(self) -> None:
-        await self.ctx.run(partial(self._epochs.forget, list(self._noted.values()), done=False))
+        await self._run(partial(self._epochs.forget, list(self._noted.values()), done=False))
         self._noted = {}
 
     async def close(self) -> None:
         if self._task is not None:
             await end_tasks([self._task])
         if self._files is not None and self._files.busy:
-            await self.ctx.run(self._files.discard)
+            try:
+                await self.ctx.run(self._files.discard)
+            except ServerAwayError as err:
+                # No commit names these files, so they are not part of the table.
+                _log.warning("lakehouse_files_left", writer=self._writer_id, error=err)
         if self._table is not None:
             await self.ctx.run(self._table.close)
 
