@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api import user_functions as api
 from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
-from penstock.columnar.accumulator_rows import new_accumulator
-from penstock.columnar.rows import make_row
 from penstock.errors import SpecError, UnsupportedError
 from penstock.sql.functions import MARK
 from penstock.table.expression import Expression
 from penstock.table.expression_base import node_of
+from penstock.table.functions_over import AsyncOverRows, OverRows, PandasAggregate, PandasScalar
 from penstock.table.syntax import call
 from penstock.table.types import logical_type
 
@@ -96,8 +95,8 @@ class UserDefinedFunction:
                 remedy=f"call it with columns: {self.name}(col('a'), col('b'))",
             )
         if self._over_rows is None:
-            wrapped = _OverRows(self.target)
-            target = _AsyncOverRows(self.target) if self.penstock_function["asynchronous"] else wrapped
+            wrapped = OverRows(self.target)
+            target = AsyncOverRows(self.target) if self.penstock_function["asynchronous"] else wrapped
             setattr(target, MARK, self.penstock_function)
             self._over_rows = UserDefinedFunction(target, self.kind, self.name)
         return self._over_rows
@@ -150,92 +149,6 @@ def _marked(target: Any) -> Any:
     return functools.update_wrapper(called, target) if hasattr(target, "__name__") else called
 
 
-def _row(value: Any) -> Any:
-    """A ROW as a named tuple, the form in which functions over whole rows get it."""
-    return make_row(tuple(value), value.values()) if isinstance(value, dict) else value
-
-
-class _OverRows:
-    """Wraps a function of any kind, so that it gets its row as a named tuple."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._function, name)
-
-    def eval(self, record: Any) -> Any:
-        return getattr(self._function, "eval", self._function)(_row(record))
-
-    def accumulate(self, accumulator: Any, record: Any) -> Any:
-        return self._function.accumulate(accumulator, _row(record))
-
-    def retract(self, accumulator: Any, record: Any) -> Any:
-        return self._function.retract(accumulator, _row(record))
-
-
-class _AsyncOverRows(_OverRows):
-    async def eval(self, record: Any) -> Any:
-        return await getattr(self._function, "eval", self._function)(_row(record))
-
-
-class _PandasScalar(ScalarFunction):
-    """Wraps a function of pandas Series, so that it can be called with Arrow arrays."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    def open(self, context: Any) -> None:
-        if hasattr(self._function, "open"):
-            self._function.open(context)
-
-    def eval(self, *arrays: Any) -> Any:
-        import pyarrow as pa
-
-        called = getattr(self._function, "eval", self._function)
-        return pa.Array.from_pandas(called(*(array.to_pandas() for array in arrays)))
-
-
-class _PandasAggregate(AggregateFunction):
-    """Collects the rows of a group, and calls a function with the group's pandas Series."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    def create_accumulator(self) -> Any:
-        return []
-
-    def accumulate(self, accumulator: Any, *arrays: Any) -> None:
-        accumulator.append([array.to_pandas() for array in arrays])
-
-    def merge(self, accumulator: Any, accumulators: Any) -> None:
-        for other in accumulators:
-            accumulator.extend(other)
-
-    def get_value(self, accumulator: Any) -> Any:
-        if not accumulator:
-            return None  # before the first row of a group
-        import pandas as pd
-
-        series = [pd.concat(parts, ignore_index=True) for parts in zip(*accumulator, strict=True)]
-        return _plain(self._value(series))
-
-    def _value(self, series: list[Any]) -> Any:
-        function = self._function
-        if not hasattr(function, "accumulate"):
-            return function(*series)
-        accumulator = new_accumulator(function)
-        changed = function.accumulate(accumulator, *series)
-        return function.get_value(accumulator if changed is None else changed)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's number as Python's."""
-    return value.item() if hasattr(value, "item") else value
-
-
 def _per(func_type: str | None, per: str) -> tuple[str, bool]:
     if func_type not in (None, "general", "pandas"):
         raise SpecError("unknown func_type", expected="'general' or 'pandas'", got=repr(func_type))
@@ -280,7 +193,7 @@ def udf(
     readable = name or getattr(f, "__name__", type(f).__name__)
     target = _marked(f() if inspect.isclass(f) else f)
     if pandas:
-        target = _PandasScalar(target)
+        target = PandasScalar(target)
     options: Any = {
         "per": per,
         "deterministic": deterministic is not False,
@@ -373,7 +286,7 @@ def udaf(
     readable = name or getattr(f, "__name__", type(f).__name__)
     target = f() if inspect.isclass(f) else f
     if pandas:
-        target = _PandasAggregate(getattr(target, "eval", target))
+        target = PandasAggregate(getattr(target, "eval", target))
     if result_type is None and hasattr(target, "get_result_type"):
         result_type = target.get_result_type()
     options: Any = {
