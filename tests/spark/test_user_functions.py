@@ -17,6 +17,7 @@ from penstock.errors import FunctionError, PenstockError, SparkJobError
 from penstock.spark.engine import SparkJob
 from penstock.spark.errors import TaskError, translated
 from penstock.sql.scripts import plan_script
+from penstock.types import Batch
 
 SHOWN = """
 import json, sys
@@ -116,3 +117,49 @@ def test_async_functions_are_awaited(module: str, spark: Any, tmp_path: Path) ->
     graph = plan_script(sql, settings, python_path=(module,)).job_graph
     sys.modules.pop("spark_async", None)
     assert sorted(SparkJob(graph, spark).run().rows) == [(1, 2), (2, 3)]
+
+
+def test_table_aggregates_and_pandas_over_rows_give_the_same(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.table import EnvironmentSettings, Row, TableEnvironment, running
+    from penstock.table.expressions import col
+    from penstock.table.udf import TableAggregateFunction, udaf, udf, udtaf
+
+    class Top(TableAggregateFunction):
+        def create_accumulator(self) -> Any:
+            return []
+
+        def accumulate(self, accumulator: Any, *args: Any) -> None:
+            accumulator.append(args[0].n)
+
+        def emit_value(self, accumulator: Any) -> Any:
+            for place, value in enumerate(sorted(accumulator, reverse=True)[:2]):
+                yield Row(place + 1, value)
+
+    class OnSpark:
+        def __init__(self, graph: Any, config: Any) -> None:
+            self.rows = SparkJob(graph, spark).run().rows
+
+        def batches(self, schema: Any) -> Any:
+            yield Batch.of(schema, self.rows)
+
+        def get_job_id(self) -> str:
+            return "0" * 32
+
+        def get_job_execution_result(self) -> None:
+            return None
+
+        def get_job_status(self) -> str:
+            return "FINISHED"
+
+    monkeypatch.setattr(running, "submit", OnSpark)
+    env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    table = env.from_elements([("a", 3), ("b", 5), ("a", 9), ("a", 4)], ["g", "n"])
+    top = udtaf(Top(), result_type="ROW<place INT, v BIGINT>")
+    made = table.group_by(col("g")).flat_aggregate(top).select(col("g"), col("place"), col("v"))
+    assert sorted(made.to_pandas().values.tolist()) == [["a", 1, 9], ["a", 2, 4], ["b", 1, 5]]
+    mapped = table.map(udf(lambda f: f[["n"]] * 2, result_type="ROW<n BIGINT>", func_type="pandas"))
+    mean = udaf(lambda f: (f.n.mean(), f.n.max()), result_type="ROW<m DOUBLE, x BIGINT>", func_type="pandas")
+    made = mapped.aggregate(mean).select(col("m"), col("x"))
+    assert made.to_pandas().values.tolist() == [[10.5, 18]]

@@ -40,8 +40,37 @@ class AsyncOverRows(OverRows):
         return await getattr(self._function, "eval", self._function)(_row(record))
 
 
+def _to_pandas(array: Any) -> Any:
+    """An Arrow array as a Series; rows as a DataFrame with a column for each of their fields, and, as in PyFlink, with
+    the fields of a row in a row in its place."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if not pa.types.is_struct(array.type):
+        return array.to_pandas()
+    parts = [_to_pandas(column) for column in array.flatten()]
+    named = [
+        part.rename(field.name) if isinstance(part, pd.Series) else part
+        for part, field in zip(parts, array.type, strict=True)
+    ]
+    return pd.concat(named, axis=1)
+
+
+def _of_pandas(value: Any) -> Any:
+    """A Series as an Arrow array; a DataFrame, or a tuple of Series, as rows whose fields are in its order."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(value, pd.DataFrame):
+        value = tuple(value.iloc[:, i] for i in range(value.shape[1]))
+    if isinstance(value, tuple):
+        columns = [pa.Array.from_pandas(column).to_pylist() for column in value]
+        return list(zip(*columns, strict=True))
+    return pa.Array.from_pandas(value)
+
+
 class PandasScalar(ScalarFunction):
-    """Wraps a function of pandas Series, so that it can be called with Arrow arrays."""
+    """Wraps a function of pandas Series and DataFrames, so that it can be called with Arrow arrays."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -51,14 +80,12 @@ class PandasScalar(ScalarFunction):
             self._function.open(context)
 
     def eval(self, *arrays: Any) -> Any:
-        import pyarrow as pa
-
         called = getattr(self._function, "eval", self._function)
-        return pa.Array.from_pandas(called(*(array.to_pandas() for array in arrays)))
+        return _of_pandas(called(*map(_to_pandas, arrays)))
 
 
 class PandasAggregate(AggregateFunction):
-    """Collects the rows of a group, and calls a function with the group's pandas Series."""
+    """Collects the rows of a group, and calls a function with the group's Series and DataFrames."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -67,7 +94,7 @@ class PandasAggregate(AggregateFunction):
         return []
 
     def accumulate(self, accumulator: Any, *arrays: Any) -> None:
-        accumulator.append([array.to_pandas() for array in arrays])
+        accumulator.append(list(map(_to_pandas, arrays)))
 
     def merge(self, accumulator: Any, accumulators: Any) -> None:
         for other in accumulators:

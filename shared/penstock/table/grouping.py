@@ -8,13 +8,11 @@ from sqlglot import exp
 
 from penstock.errors import SpecError
 from penstock.table.selecting import expression, refuse_rows
-from penstock.table.syntax import column
+from penstock.table.syntax import column, identifier
 from penstock.table.udf import UserDefinedFunction
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from penstock.table.expression import Expression
     from penstock.table.table import Table
     from penstock.table.windows import GroupWindow, OverWindow
@@ -50,18 +48,19 @@ class GroupedTable:
         """
         return AggregatedTable(self, func)
 
-    def flat_aggregate(self, func: Any) -> NoReturn:
-        """Not supported.
+    def flat_aggregate(self, func: Any) -> FlatAggregateTable:
+        """Apply one table aggregate function, which gives any number of rows of a group: ``select`` follows.
 
-        Raises:
-            UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
+        ``func``: a result of ``udtaf``, which then gets whole rows, or a call of one.
         """
-        refuse_rows(func)
-        raise AssertionError
+        return FlatAggregateTable(self, func)
 
 
 class AggregatedTable:
     """A grouped table with an aggregate function: ``select`` follows. ``grouped`` has the groups."""
+
+    #: Whether the function gives several rows of a group.
+    _several = False
 
     def __init__(self, grouped: GroupedTable, func: Any) -> None:
         self._grouped = grouped
@@ -73,6 +72,7 @@ class AggregatedTable:
 
         grouped, window = self._grouped, self._grouped._window
         call, names = over_rows(grouped._table, self._func)
+        refuse_rows(call, "aggregate", several=self._several)
         keys = list(grouped._keys)
         made: list[Any] = [*keys, call.alias(RECORD)]
         if window is not None:
@@ -83,10 +83,22 @@ class AggregatedTable:
                 w.rowtime.alias(f"{window.name}$rowtime"),
             ]
         inner = grouped._selected(tuple(made), "aggregate")
-        unpacked = unpack(inner, names)
+        unpacked = self._unpacked(inner, names)
         if window is None:
             return unpacked.select(*fields)
         return unpacked.select(*(_from_columns(field, window.name) for field in fields))
+
+    def _unpacked(self, inner: Table, names: tuple[str, ...]) -> Table:
+        return unpack(inner, names)
+
+
+class FlatAggregateTable(AggregatedTable):
+    """A grouped table with a table aggregate function: ``select`` follows."""
+
+    _several = True
+
+    def _unpacked(self, inner: Table, names: tuple[str, ...]) -> Table:
+        return unnest(inner, names)
 
 
 def _from_columns(field: Any, window: str) -> Any:
@@ -142,6 +154,33 @@ def unpack(table: Table, names: tuple[str, ...]) -> Table:
         )
     fields = [record.get(f.name).alias(name) for f, name in zip(type_.fields, given, strict=True)]
     return table.select(*others[:index], *fields, *others[index + 1 :])
+
+
+def unnest(table: Table, names: tuple[str, ...]) -> Table:
+    """The table with a row for each element of the column RECORD, whose fields are columns in its place."""
+    from penstock.table.expressions import col
+
+    index = table._schema.names.index(RECORD)
+    array = table._schema.types[index]
+    if not isinstance(array, t.ArrayType):
+        raise AssertionError(f"a table aggregate function gives an ARRAY, not {array}")
+    row = array.element
+    own = tuple(f.name for f in row.fields) if isinstance(row, t.RowType) else ("f0",)
+    given = names or own
+    if len(given) != len(own):
+        raise SpecError("names of a function's columns", expected=f"{len(own)} names", got=", ".join(names))
+    # Names that no column of the table has; an outer join would give rows for empty arrays, too.
+    apart = [f"{RECORD}{i}" for i in range(len(own))]
+    rows = exp.Unnest(
+        expressions=[column(RECORD)],
+        alias=exp.TableAlias(this=identifier("$rows"), columns=[identifier(name) for name in apart]),
+    )
+    joined = table._queried(
+        "flat_aggregate", exp.Select(expressions=[exp.Star()], joins=[exp.Join(this=rows, kind="CROSS")])
+    )
+    others = [col(name) for name in table._schema.names]
+    fields = [col(a).alias(name) for a, name in zip(apart, given, strict=True)]
+    return joined.select(*others[:index], *fields, *others[index + 1 :])
 
 
 def _with_named_keys(table: Table, keys: tuple[Expression, ...]) -> tuple[Table, tuple[Expression, ...]]:

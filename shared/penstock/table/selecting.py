@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import SpecError
 from penstock.functions.aggregates import is_aggregate
 from penstock.sql.reading import dotted_parts
 from penstock.table.expression import Expression
@@ -120,7 +120,7 @@ class Selecting:
         for field in fields:
             given = expression(field, what)
             match given._node:
-                case exp.Star():
+                case exp.Star() | exp.Column(this=exp.Identifier(this="*")):
                     out += [(name, column(name)) for name in self._schema.names]
                 case ColumnChoice() as choice:
                     out += [(name, column(name)) for name in self.chosen(choice)]
@@ -252,11 +252,15 @@ def _path(parts: Sequence[str]) -> exp.Expression:
     return node
 
 
-def refuse_rows(value: Any) -> None:
-    """Raise UnsupportedError for a table aggregate function."""
-    raise UnsupportedError(
-        "flat_aggregate: a table aggregate function",
-        expected="an aggregate function that gives one row",
-        got=repr(value),
-        remedy="an udaf that gives an ARRAY, and UNNEST of it in SQL; or ROW_NUMBER() OVER (…) for the first n of a group",
+def refuse_rows(call: Expression, method: str, *, several: bool) -> None:
+    """Raise SpecError for a function that gives one row in ``flat_aggregate``, or ``several`` rows in another method."""
+    function = call._node.meta.get("function")
+    if function is None or (function.kind == "table_aggregate") == several:
+        return
+    raise SpecError(
+        f"{'flat_aggregate' if several else method} of '{function.name}'",
+        expected="what udtaf made"
+        if several
+        else "a function that gives one row; flat_aggregate takes what udtaf made",
+        got=f"a function of the kind {function.kind}",
     )

@@ -12,6 +12,7 @@ from penstock.table.expression import Expression
 from penstock.table.grouping import (
     RECORD,
     AggregatedTable,
+    FlatAggregateTable,
     GroupedTable,
     GroupWindowedTable,
     OverWindowedTable,
@@ -25,8 +26,6 @@ from penstock.table.syntax import column, identifier, named_table
 from penstock.table.windows import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from penstock.types.logical import LogicalType
 
 LEFT, RIGHT = "$left", "$right"
@@ -335,13 +334,10 @@ class Table(ExecutableTable):
         as in ``map``, but of ``udaf``."""
         return GroupedTable(self, ()).aggregate(func)
 
-    def flat_aggregate(self, func: Any) -> NoReturn:
-        """Not supported.
-
-        Raises:
-            UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
-        """
-        GroupedTable(self, ()).flat_aggregate(func)
+    def flat_aggregate(self, func: Any) -> FlatAggregateTable:
+        """Aggregate all rows by one function that gives several rows; ``select`` follows. ``func``: as in ``map``,
+        but of ``udtaf``."""
+        return GroupedTable(self, ()).flat_aggregate(func)
 
 
 def _count(number: int, what: str) -> int:

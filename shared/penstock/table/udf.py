@@ -8,20 +8,19 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.api import user_functions as api
 from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import SpecError
 from penstock.sql.functions import MARK
 from penstock.table.expression import Expression
 from penstock.table.expression_base import node_of
 from penstock.table.functions_over import AsyncOverRows, OverRows, PandasAggregate, PandasScalar
 from penstock.table.syntax import call
+from penstock.table.table_aggregates import RowsOfGroup, TableAggregateFunction, check_emits, rows_type
 from penstock.table.types import logical_type
-
-if TYPE_CHECKING:
-    from typing import NoReturn
+from penstock.types import logical as t
 
 __all__ = [
     "AggregateFunction",
@@ -47,10 +46,6 @@ class AsyncScalarFunction(ScalarFunction):
     async def eval(self, *args: Any) -> Any:
         """The value for one row. Many rows are awaited at a time. ``args``: the arguments, None for NULL."""
         raise NotImplementedError
-
-
-class TableAggregateFunction:
-    """An aggregate function that gives several rows. ``flat_aggregate`` refuses it by name."""
 
 
 class UserDefinedFunction:
@@ -82,18 +77,9 @@ class UserDefinedFunction:
         return made.alias(*alias_names)
 
     def over_rows(self) -> UserDefinedFunction:
-        """The function that takes one argument: a row with the names of its columns.
-
-        Raises:
-            UnsupportedError: The function takes batches.
-        """
+        """The function that takes one argument: a row with the names of its columns."""
         if self.penstock_function["per"] == "batch":
-            raise UnsupportedError(
-                f"'{self.name}' over whole rows: a function of batches",
-                expected="a function of records, or one that is called with columns",
-                got="per='batch' or func_type='pandas'",
-                remedy=f"call it with columns: {self.name}(col('a'), col('b'))",
-            )
+            return self  # gets the rows of a batch as one array of structs, or as a DataFrame
         if self._over_rows is None:
             wrapped = OverRows(self.target)
             target = AsyncOverRows(self.target) if self.penstock_function["asynchronous"] else wrapped
@@ -113,6 +99,8 @@ def declared_function(function: Any) -> Any:
     if isinstance(function, UserDefinedFunction):
         return function.target
     bare = not hasattr(function, MARK)
+    if bare and hasattr(function, "emit_value"):
+        return udtaf(function).target
     return udaf(function).target if bare and hasattr(function, "get_result_type") else function
 
 
@@ -298,16 +286,48 @@ def udaf(
     return UserDefinedFunction(made, "aggregate", readable)
 
 
-def udtaf(f: Any = None, *_: Any, **__: Any) -> NoReturn:
-    """Declare a table aggregate function.
+def udtaf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    accumulator_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> Any:
+    """Declare a table aggregate function, which gives any number of rows for a group.
+
+    Args:
+        f: A ``TableAggregateFunction`` class or object. None: ``udtaf`` is used as a decorator with arguments.
+        input_types: As in ``udf``.
+        result_type: Type of the rows: a ROW, whose fields name the columns, or the type of the only column. None:
+            that of ``get_result_type()``.
+        accumulator_type: Not used: an accumulator is any object that pickles.
+        deterministic: As in ``udf``.
+        name: As in ``udf``.
 
     Raises:
-        UnsupportedError: Always: the engine has no aggregate that gives several rows of a group.
+        SpecError: The type is not declared, or ``f`` has no ``emit_value``.
+        UnsupportedError: As in ``udf``.
     """
-    raise UnsupportedError(
-        "udtaf: a table aggregate function",
-        expected="udaf, which gives one row of a group",
-        got=repr(f),
-        remedy="ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first n of a group, or an udaf that gives an "
-        "ARRAY and UNNEST of it",
-    )
+    if f is None:
+        return functools.partial(
+            udtaf, input_types=input_types, result_type=result_type, accumulator_type=accumulator_type,
+            deterministic=deterministic, name=name,
+        )  # fmt: skip
+    if isinstance(f, UserDefinedFunction):
+        return f
+    readable = name or getattr(f, "__name__", type(f).__name__)
+    function = f() if inspect.isclass(f) else f
+    check_emits(function)
+    if result_type is None and hasattr(function, "get_result_type"):
+        result_type = function.get_result_type()
+    if result_type is None:
+        raise SpecError(
+            f"udtaf: the rows of '{readable}' are not declared",
+            expected="result_type=…, or get_result_type()",
+        )
+    declared = rows_type(_types(result_type))
+    target = RowsOfGroup(function, one=not isinstance(declared.element, t.RowType))
+    options: Any = {"deterministic": deterministic is not False, "input_types": _inputs(input_types)}
+    made = api.udaf(target, result_type=declared, **options)
+    return UserDefinedFunction(made, "table_aggregate", readable)

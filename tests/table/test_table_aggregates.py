@@ -1,0 +1,121 @@
+"""Table aggregate functions, and pandas functions over whole rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import SpecError
+from penstock.table import DataTypes, Row, TableEnvironment
+from penstock.table.data_view import ListView
+from penstock.table.expressions import col, lit
+from penstock.table.udf import TableAggregateFunction, udaf, udf, udtaf
+from penstock.table.windows import Tumble
+
+ROWS = [(1, "a", 3), (2, "a", 9), (3, "b", 5), (4, "a", 7), (5, "c", 1)]
+
+
+class Top(TableAggregateFunction):
+    """The two largest values of a group, with their place; takes whole rows or a value."""
+
+    def create_accumulator(self) -> Any:
+        return Row(ListView())
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0].add(getattr(args[0], "n", args[0]))
+
+    def retract(self, accumulator: Any, *args: Any) -> None:
+        left = list(accumulator[0])
+        left.remove(getattr(args[0], "n", args[0]))
+        accumulator[0].clear()
+        accumulator[0].add_all(left)
+
+    def emit_value(self, accumulator: Any) -> Any:
+        for place, value in enumerate(sorted(accumulator[0], reverse=True)[:2]):
+            yield Row(place + 1, value)
+
+    def get_result_type(self) -> Any:
+        return DataTypes.ROW([
+            DataTypes.FIELD("place", DataTypes.INT()), DataTypes.FIELD("value", DataTypes.BIGINT())
+        ])  # fmt: skip
+
+
+@udtaf(result_type=DataTypes.BIGINT())
+class Each(TableAggregateFunction):
+    """Every value of a group, negative, as the only column."""
+
+    def create_accumulator(self) -> Any:
+        return []
+
+    def accumulate(self, accumulator: Any, *args: Any) -> Any:
+        return [*accumulator, -args[0]]
+
+    def emit_value(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def final(table: Any) -> list[list[Any]]:
+    return sorted(table.to_pandas().values.tolist())
+
+
+def test_a_table_aggregate_gives_rows_of_each_group(env: TableEnvironment) -> None:
+    table = env.from_elements(ROWS, ["id", "g", "n"])
+    top = udtaf(Top())
+    called = table.group_by(col("g")).flat_aggregate(top(col("n")).alias("p", "v")).select(col("g"), col("*"))
+    assert called._columns() == ["g", "g0", "p", "v"]
+    expected = [["a", 1, 9], ["a", 2, 7], ["b", 1, 5], ["c", 1, 1]]
+    rows = table.group_by(col("g")).flat_aggregate(top).select(col("g"), col("place"), col("value"))
+    assert final(rows) == expected
+    assert final(called.select(col("g"), col("p"), col("v"))) == expected
+    assert final(table.flat_aggregate(Each(col("n")).alias("x")).select(col("x"))) == [
+        [-9],
+        [-7],
+        [-5],
+        [-3],
+        [-1],
+    ]
+    # A function over rows that change takes them back.
+    assert final(rows.flat_aggregate(top(col("value"))).select(col("value"))) == [[7], [9]]
+
+
+def test_rows_of_no_group_are_none(env: TableEnvironment) -> None:
+    table = env.from_elements(ROWS, ["id", "g", "n"]).where(col("n") > 100)
+    assert final(table.flat_aggregate(udtaf(Top())(col("n"))).select(col("value"))) == []
+
+
+def test_a_table_aggregate_of_a_window(env: TableEnvironment, tmp_path: Path) -> None:
+    lines = [f"2026-01-01 00:0{i}:00,{n}" for i, n in enumerate([3, 9, 5, 7, 1, 8])]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    env.execute_sql(
+        "CREATE TABLE readings (ts TIMESTAMP(3), n BIGINT, WATERMARK FOR ts AS ts) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/rows.csv', 'format' = 'csv')"
+    )
+    window = Tumble.over(lit(3).minutes).on(col("ts")).alias("w")
+    windowed = env.from_path("readings").window(window).group_by(col("w"))
+    made = windowed.flat_aggregate(udtaf(Top())(col("n"))).select(col("w").start, col("value"))
+    assert [[row[0].minute, row[1]] for row in final(made)] == [[0, 5], [0, 9], [3, 7], [3, 8]]
+
+
+def test_functions_of_another_kind_are_refused(env: TableEnvironment) -> None:
+    table = env.from_elements(ROWS, ["id", "g", "n"])
+    with pytest.raises(SpecError, match="flat_aggregate of"):
+        table.flat_aggregate(udaf(lambda s: 1, result_type="INT", func_type="pandas")).select(col("*"))
+    with pytest.raises(SpecError, match="aggregate of"):
+        table.aggregate(udtaf(Top())).select(col("*"))
+    with pytest.raises(SpecError, match="emit_value"):
+        udtaf(object(), result_type="INT")
+
+
+def test_pandas_functions_over_whole_rows(env: TableEnvironment) -> None:
+    table = env.from_elements(ROWS, ["id", "g", "n"])
+    doubled = udf(
+        lambda frame: frame[["n", "id"]] * 2, result_type="ROW<n BIGINT, id BIGINT>", func_type="pandas"
+    )
+    assert final(table.map(doubled)) == [[2, 10], [6, 2], [10, 6], [14, 8], [18, 4]]
+    shared = udaf(
+        lambda f: (f.n.mean(), f.id.max()), result_type="ROW<m DOUBLE, i BIGINT>", func_type="pandas"
+    )
+    made = table.group_by(col("g")).aggregate(shared).select(col("g"), col("m"), col("i"))
+    assert final(made) == [["a", 19 / 3, 4], ["b", 5.0, 3], ["c", 1.0, 5]]
