@@ -7,7 +7,7 @@ program's functions declare) the submitter reads between the lists, and puts int
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +21,7 @@ from penstock_services.dispatcher.guarantees import check_guarantees
 from penstock_services.dispatcher.spec import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import JobSpec
@@ -42,13 +42,15 @@ class Savepoint:
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission and what is known of it. ``storage_url``: the cluster's object store. ``savepoint``: None
+    """A submission and what is known of it. ``storage_url``: the cluster's object store. ``defaults``: the options of
+    jobs in the cluster's configuration. ``savepoint``: None
     for a job that begins without one. ``state_problems``: why states that the program declares cannot be
     read from the savepoint."""
 
     spec: JobSpec
     graph: JobGraph
     storage_url: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
     savepoint: Savepoint | None = None
     state_problems: tuple[str, ...] = ()
 
@@ -64,9 +66,12 @@ def passed(submission: Submission, checks: Iterable[Check]) -> Submission:
 
 
 def spec_over_program(submission: Submission) -> Submission:
-    """Name and configuration: those of the spec take precedence over those of the program."""
+    """Name and configuration: those of the spec take precedence over those of the program, and these over the
+    cluster's defaults."""
     spec, graph = submission.spec, submission.graph
-    config = graph.config | {key: as_text(value) for key, value in spec.config.items()}
+    config = {**submission.defaults, **graph.config} | {
+        key: as_text(value) for key, value in spec.config.items()
+    }
     name = spec.name or graph.name or "job"
     return replace(submission, graph=msgspec.structs.replace(graph, name=name, config=config))
 

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from penstock import __version__
+from penstock.config import client_defaults
 from penstock.errors import ExternalError
 from penstock_services.dispatcher.endpoint import Endpoint, get, no_task_manager
 from penstock_services.dispatcher.views import cluster, configuration, taskmanagers
@@ -40,12 +41,14 @@ class ClusterApi:
     def endpoints(self) -> list[Endpoint]:
         """All endpoints."""
         hidden = "Secrets are hidden."
+        defaults = "Options of the configuration that jobs inherit, for a client that plans; without secrets."
         pools = "Sizes of Java's memory pools are 0: Python has none of them."
         manager = "/taskmanagers/{manager}"
         return [
             get("/overview", self._overview, cluster.Overview),
             get("/config", self._dashboard_config, cluster.DashboardConfig),
             get("/cluster/info", self._info, dict[str, Any], ours=True),
+            get("/cluster/job-defaults", self._job_defaults, dict[str, str], ours=True, note=defaults),
             get("/metrics", self._prometheus, None, ours=True),
             get("/taskmanagers", self._taskmanagers, taskmanagers.TaskManagers, note=pools),
             get(manager, self._taskmanager, taskmanagers.TaskManagerDetailsInfo, note=pools),
@@ -63,6 +66,9 @@ class ClusterApi:
 
     async def _cluster_config(self, _: Request) -> list[configuration.Option]:
         return configuration.options(self._config)
+
+    async def _job_defaults(self, _: Request) -> dict[str, str]:
+        return client_defaults(self._config)
 
     async def _prometheus(self, _: Request) -> Response:
         from penstock_services.dispatcher.metrics import CONTENT_TYPE, render

@@ -74,6 +74,7 @@ class DispatcherService:
             logger=context.log,
             storage_url=conf.STORAGE_URL.read(context.config),
             policy=Policy(context.config),
+            defaults=conf.planning_defaults(context.config),
             tracer=context.tracer,
             on_accepted=directory.changed,
         )

@@ -35,7 +35,7 @@ from penstock_services.dispatcher.packages import archive_name
 from penstock_services.dispatcher.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from penstock.bus import Subjects
     from penstock.jobgraph import JobGraph
@@ -70,6 +70,7 @@ class Submitter:
         logger: Any,
         storage_url: str,
         policy: Policy | None = None,
+        defaults: Mapping[str, str] | None = None,
         tracer: Tracer | None = None,
         on_accepted: Callable[[str], None] = lambda job_id: None,
     ) -> None:
@@ -81,6 +82,8 @@ class Submitter:
         self._logger = logger
         self._storage_url = storage_url
         self._policy = policy or Policy({})
+        #: The options of jobs in the cluster's configuration.
+        self._defaults = dict(defaults or {})
         self._tracer: Tracer = tracer or NoTracer()
         self._on_accepted = on_accepted
 
@@ -132,7 +135,8 @@ class Submitter:
         begun_ms = self._clock.now_ms()
         files = [*spec.files, *([path] if path else [])]
         planned = await self._planner.plan(
-            msgspec.structs.replace(spec, files=files), self._policy.secrets_of(who)
+            msgspec.structs.replace(spec, files=files, config=self._defaults | spec.config),
+            self._policy.secrets_of(who),
         )
         self._trace("Planning", spec.job_id or "", begun_ms)
         others = tuple(entry for entry in planned.python_path if entry != path)
@@ -168,7 +172,7 @@ class Submitter:
     async def _checked(self, spec: JobSpec, graph: JobGraph) -> JobGraph:
         """The graph after all checks, also of the savepoint. Raises SpecError if the savepoint does not fit
         the job, SnapshotError if it cannot be read."""
-        planned = Submission(spec, graph, self._storage_url)
+        planned = Submission(spec, graph, self._storage_url, self._defaults)
         submission = checks.passed(planned, checks.OF_THE_PLAN)
         path = RECOVERY_PATH.read(submission.graph.config)
         if not path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock import config as conf
 from penstock import secrets
-from penstock.api.execution import CLUSTER_VARIABLE
+from penstock.api.execution import CLUSTER_VARIABLE, defaults_of
 from penstock.jobgraph.graph import prepare_types
 from penstock_services.common.alone import run_alone
 from penstock_services.common.http_serving import bind, serving, shown_url
@@ -42,6 +42,7 @@ async def _serve(
         idle_s=conf.GATEWAY_IDLE_MS.read(config) / 1000,
         most=conf.GATEWAY_SESSIONS.read(config),
         statements=conf.GATEWAY_THREADS.read(config),
+        defaults=lambda: defaults_of(address),
     )
     prepare_types()  # sessions work in threads
     app = Gateway(sessions, conf.MAX_SQL_CHARS.read(config)).app(door)

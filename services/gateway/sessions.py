@@ -271,6 +271,7 @@ class Sessions:
 
     Args:
         config: The gateway's settings; ``rest.address`` says which cluster runs the jobs.
+        defaults: Gives the cluster's defaults of jobs, over which the gateway's settings take precedence.
         idle_s: A session whose client is silent for so many seconds is closed; 0: never.
         most: So many sessions may be open.
         statements: So many statements may run at once, each in a thread.
@@ -285,7 +286,9 @@ class Sessions:
         most: int,
         statements: int = GATEWAY_THREADS.default,
         now: Callable[[], float] = time.monotonic,
+        defaults: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        self._defaults = defaults
         self._statements = statements
         self._config = dict(config)
         self._idle_s = idle_s
@@ -302,6 +305,7 @@ class Sessions:
 
         Raises:
             SpecError: Too many sessions are open, or a property's value does not fit.
+            ExternalError: The cluster does not answer.
         """
         if len(self._sessions) >= self._most:
             raise SpecError(
@@ -312,7 +316,7 @@ class Sessions:
             )
         taken = session_options(properties)
         left = sorted(set(properties) - set(taken))
-        session = Session({**self._config, **taken}, self._now)
+        session = Session({**self._defaults(), **self._config, **taken}, self._now)
         self._sessions[session.handle] = session
         _log.info("session_opened", session=session.handle, ignored=left)
         return session

@@ -22,7 +22,7 @@ from penstock_services.jobmanager.checkpoint_history import HISTORY, merged
 from penstock_services.jobmanager.stages import BACKFILLED, BACKFILLING, Inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstock.jobgraph import JobGraph
     from penstock.messages.cluster import LogEntry
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 
 #: The kind of the checkpoint with which a backfill ends.
 BACKFILL = "backfill"
-
-#: Prefixes of keys in the cluster's configuration that apply to its jobs unless a job sets them. Others, such
-#: as the credentials of the store, are not passed to jobs.
-JOB_FAMILIES = (
-    "execution.", "state.", "restart-strategy.", "pipeline.", "table.", "parallelism.",
-    "jobmanager.execution.", "taskmanager.memory.", "spark.", "user.", "client.heartbeat.", "nats.url",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -171,8 +164,3 @@ def highest_listed(job_id: str, keys: Iterable[str]) -> int:
     prefix = checkpoints_prefix(job_id)
     numbers = (key.removeprefix(prefix).split("/", 1)[0] for key in keys)
     return max((int(n) for n in numbers if n.isdigit()), default=0)
-
-
-def job_config(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """The job's own configuration, and the part of the cluster's that applies to all jobs."""
-    return {k: v for k, v in cluster.items() if k.startswith(JOB_FAMILIES)} | dict(job)

@@ -32,7 +32,6 @@ from penstock_services.jobmanager.checkpoint_history import Statistics, newest_s
 from penstock_services.jobmanager.inheritance import (
     highest_listed,
     in_phase,
-    job_config,
     read_logged_job,
     with_statistics,
 )
@@ -140,7 +139,7 @@ class Job:
         assert logged.accepted is not None
         whole = decode_job_graph(await self._store.get(logged.accepted.job_graph_key))
         graph, phase = in_phase(whole, logged)
-        config = job_config(context.config, graph.config)
+        config = conf.job_defaults(context.config) | graph.config
         logged = read_logged_job(log.entries, conf.CHECKPOINT_RETAINED.read(config))
         inherited = replace(
             logged.inherited, exceptions=tuple(await kept_exceptions(self._store, self.job_id))

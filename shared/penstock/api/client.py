@@ -165,6 +165,16 @@ class ClusterClient:
         trigger_id = self._call("POST", "/savepoint-disposal", json={"savepoint-path": path})["request-id"]
         return self._object("GET", f"/savepoint-disposal/{trigger_id}")
 
+    def job_defaults(self) -> dict[str, str]:
+        """The options of jobs in the cluster's configuration, as the defaults of a job that is planned here. A cluster
+        that is older than this path has told none."""
+        try:
+            return dict(self._call("GET", "/cluster/job-defaults"))
+        except PenstockError as err:
+            if err.code == "PS-NOT-FOUND":
+                return {}
+            raise
+
     def jobmanager_config(self) -> dict[str, str]:
         return {entry["key"]: entry["value"] for entry in self._call("GET", "/jobmanager/config")}
 

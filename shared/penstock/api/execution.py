@@ -13,9 +13,10 @@ import msgspec
 from penstock.api.attached import Watching, withdraw
 from penstock.api.client import ClusterClient, raise_if_cancelled
 from penstock.api.job_status import CompletableFuture, JobID, JobStatus
-from penstock.config import REST_ADDRESS, is_cluster_option
+from penstock.config import ENGINE, REST_ADDRESS, is_cluster_option
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.log_events import EventLog
+from penstock.plan.engine import ENGINE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -257,10 +258,26 @@ def keep_cluster(find: Callable[[JobGraph, Mapping[str, str]], str | None] | Non
     _kept = find
 
 
+def defaults_of(address: str) -> dict[str, str]:
+    """The cluster's defaults for a job that this process plans. An engine that ``PENSTOCK_ENGINE`` names here takes
+    precedence over the cluster's. ExternalError if the cluster does not answer."""
+    with ClusterClient(address) as client:
+        return own_engine_first(client.job_defaults())
+
+
+def own_engine_first(defaults: Mapping[str, str]) -> dict[str, str]:
+    """The defaults, without the engine if this process's environment names one."""
+    return {k: v for k, v in defaults.items() if k != ENGINE.key or ENGINE_VARIABLE not in os.environ}
+
+
 def _of_job(graph: JobGraph) -> JobGraph:
     """The job without the options of clusters, which a job must not carry."""
     of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
     return msgspec.structs.replace(graph, config=of_job)
+
+
+def _of_cluster(config: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in config.items() if is_cluster_option(key)}
 
 
 def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
@@ -278,7 +295,7 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
 
         slots = max((v.parallelism for v in graph.vertices), default=1)
         groups = len({v.slot_sharing_group for v in graph.vertices})
-        cluster = EmbeddedCluster(slots=max(2, slots * groups), config=dict(config))
+        cluster = EmbeddedCluster(slots=max(2, slots * groups), config=_of_cluster(config))
         cluster.__enter__()
         address = cluster.rest_url
         # The embedded cluster has taken the options of clusters.

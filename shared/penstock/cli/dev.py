@@ -51,6 +51,7 @@ def run_dev(file: Path, *, cluster: str | None, config: dict[str, str], reload: 
         ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access,
     ):
         access.prepare()
+        config = {**access.defaults(), **config}
         first = planned(file, config)
         savepoints = None if cluster else Path(folder).as_uri()
         versions = Versions(access.client, file, config, savepoints)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.api.attached import withdraw
 from penstock.api.client import TERMINAL, ClusterClient
+from penstock.api.execution import own_engine_first
 from penstock.cli.leaving import awaited_end
 
 if TYPE_CHECKING:
@@ -69,6 +70,14 @@ class ClusterAccess:
                 slot_output=self._slot_output,
             )
             self._embedded.launch()
+
+    def defaults(self) -> dict[str, str]:
+        """The cluster's defaults for jobs that are planned here. An embedded cluster has none of its own."""
+        return (
+            {}
+            if self._embedded is not None or self._url is None
+            else own_engine_first(self.client.job_defaults())
+        )
 
     @property
     def client(self) -> ClusterClient:

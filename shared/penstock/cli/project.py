@@ -180,7 +180,8 @@ def run_project(
     parallelism = int(config.get("parallelism.default", project.config.get("parallelism.default", 1)))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
-        for step, planned in planned_steps(file, project, config):
+        under = msgspec.structs.replace(project, config={**access.defaults(), **project.config})
+        for step, planned in planned_steps(file, under, config):
             graph = msgspec.structs.replace(planned.job_graph, name=f"{project.name}: {step.name}")
             if planned.kind == "select":
                 raise SpecError(

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.api.attached import Watching, ends_with_client, outlives_client
 from penstock.api.client import raise_if_cancelled
+from penstock.api.execution import defaults_of
 from penstock.cli.jobs import ClusterAccess, Results, follow_job
 from penstock.cli.leaving import attended, cancel_job
 from penstock.cli.output import write_rows
@@ -97,7 +98,7 @@ def run_file(
     elif is_project(file, text):
         run_project(file, text, cluster=cluster, config=config, detached=detached)
     else:
-        spec = spec_of(file, text, args, config)
+        spec = _with_defaults(spec_of(file, text, args, config), cluster)
         if python is not None:
             spec = _with_functions(spec, file, text, python)
         _run_spec(file, spec, cluster, detached, format_)
@@ -145,7 +146,7 @@ def run_package(
 
 def run_plan(path: str, *, cluster: str | None, config: dict[str, str], detached: bool, format_: str) -> None:
     """Run the job whose plan a savepoint contains. ``path`` is the value of ``-s``."""
-    spec = _spec_of_plan(locate(path, cluster), config)
+    spec = _with_defaults(_spec_of_plan(locate(path, cluster), config), cluster)
     _run_spec(Path.cwd() / "plan", spec, cluster, detached, format_)
 
 
@@ -178,7 +179,7 @@ def _run_program(
         except (SyntaxError, ValueError) as err:
             raise program_raised(err, str(file)) from err
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
-        settings.set_defaults(config)
+        settings.set_defaults({**access.defaults(), **config})
         execution.wait_with(_follow)
         if detached:
             execution.detach(lambda job_id: print(job_id, flush=True))
@@ -231,6 +232,13 @@ def spec_of(file: Path, text: str, args: list[str], config: dict[str, str]) -> J
         spec = _read_spec(file, text)
     # The file's name is the job's name unless its configuration has one.
     return msgspec.structs.replace(spec, config={PIPELINE_NAME.key: file.stem, **spec.config, **config})
+
+
+def _with_defaults(spec: JobSpec, cluster: str | None) -> JobSpec:
+    """The spec, which is planned in this process, over the cluster's defaults."""
+    if cluster is None:
+        return spec
+    return msgspec.structs.replace(spec, config={**defaults_of(cluster), **spec.config})
 
 
 def _with_functions(spec: JobSpec, file: Path, text: str, python: Path) -> JobSpec:

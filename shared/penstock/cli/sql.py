@@ -110,7 +110,7 @@ class Runner:
         self, access: ClusterAccess, config: dict[str, str], format_: str, python: Path | None = None
     ) -> None:
         self._access = access
-        self._config = config
+        self._config = {**access.defaults(), **config}
         self._python = python
         self.format = format_
         self.session = self._new_session()

@@ -6,7 +6,7 @@ is milliseconds), sizes ``64 mb``. An option declares its bounds, and whether it
 cluster.
 
 ``values``  the forms of values; ``option``  one option, and the table of all; ``cluster``, ``job``,
-``checkpointing``, ``sandbox``, ``security``  the options; ``checks``  checks of a whole configuration; ``page``  the page docs/configuration.md
+``checkpointing``, ``sandbox``, ``security``  the options; ``checks``  checks of a whole configuration; ``defaults``  what jobs inherit; ``page``  the page docs/configuration.md
 """
 
 # This module only exports. It exports whole tables of options, because a list of their names would become stale.
@@ -22,6 +22,7 @@ from penstock.config.checks import (
     texts,
 )
 from penstock.config.cluster import *
+from penstock.config.defaults import client_defaults, job_defaults, planning_defaults
 from penstock.config.job import *
 from penstock.config.option import FAMILIES, OPTIONS, ConfigFamily, ConfigOption, Scope
 from penstock.config.page import markdown

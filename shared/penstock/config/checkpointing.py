@@ -131,7 +131,11 @@ LOCAL_RECOVERY = define(
     "Task managers keep copies of the last snapshots on their disk (`io.tmp.dirs`) and restore from them.",
 )
 RECOVERY_PATH = define(
-    "execution.state-recovery.path", "", str, "Savepoint or checkpoint that a new job starts from."
+    "execution.state-recovery.path",
+    "",
+    str,
+    "Savepoint or checkpoint that a new job starts from.",
+    scope="one job",
 )
 RECOVERY_IGNORE_UNCLAIMED = define(
     "execution.state-recovery.ignore-unclaimed-state",
@@ -144,6 +148,7 @@ RECOVERY_KEEP_STATE = define(
     "",
     str,
     "Uids, separated by `;`, of operators whose state is restored although their meaning has changed.",
+    scope="one job",
 )
 
 

@@ -81,9 +81,18 @@ def check_job(config: Mapping[str, Any]) -> None:
 
 
 def check_cluster(config: Mapping[str, Any]) -> None:
-    """``check_keys`` for a service, from whose configuration jobs inherit. Also raises SpecError for values
-    that contradict each other."""
+    """``check_keys`` for a service, from whose configuration jobs inherit. Also raises SpecError for an option that
+    can be no default of jobs, and for values that contradict each other."""
     check_keys(config)
+    for key in config:
+        if key in OPTIONS and OPTIONS[key].scope == "one job":
+            raise SpecError(
+                f"'{key}' is of one job, it cannot be the default of a cluster's jobs",
+                expected="options of the cluster, or of jobs (docs/configuration.md says whose an option is)",
+                got=f"{key} = {config[key]}",
+                where=f"configuration key '{key}'",
+                remedy="leave it out here; the job that means it sets it: in its spec, by SET or -D",
+            )
     _check_order(config, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS)
     _check_backoff(config)
 

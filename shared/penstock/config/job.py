@@ -100,13 +100,16 @@ BUFFER_TIMEOUT_MS = define(
     parse_duration_ms,
     "Longest time that an output gathers rows. 0: every output is sent at once.",
 )
-ATTACHED = define("execution.attached", False, parse_bool, "Whether a client waits for the job.")
+ATTACHED = define(
+    "execution.attached", False, parse_bool, "Whether a client waits for the job.", scope="one job"
+)
 SHUTDOWN_ON_ATTACHED_EXIT = define(
     "execution.shutdown-on-attached-exit",
     False,
     parse_bool,
     "Cancel the job when the client that waits for it (`execution.attached`) sends no heartbeats "
     "any more. `penstock sql` and `penstock run` set it for a SELECT.",
+    scope="one job",
 )
 CLIENT_HEARTBEAT_INTERVAL_MS = define(
     "client.heartbeat.interval",
@@ -315,7 +318,7 @@ EXPLAIN_SPARK = define(
     parse_bool,
     "EXPLAIN of a job for Spark shows Spark's own plan too; the first one starts a Java.",
 )
-PIPELINE_NAME = define("pipeline.name", "", str, "Name of the job.")
+PIPELINE_NAME = define("pipeline.name", "", str, "Name of the job.", scope="one job")
 OBJECT_REUSE_CHAINING = define(
     "pipeline.operator-chaining.enabled",
     True,

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-#: Whether an option belongs to a job or to the cluster. Services read the cluster's options when they start.
-Scope = Literal["job", "cluster"]
+#: Whose option it is. Services read the cluster's options when they start. A job's option in a cluster's configuration
+#: is the default of its jobs; an option of one job can be no default.
+Scope = Literal["job", "one job", "cluster"]
 
 
 @dataclass(frozen=True)

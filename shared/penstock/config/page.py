@@ -54,8 +54,9 @@ def markdown() -> str:
         "from `SET 'key' = 'value'` in SQL, and from the command line's `-D`. Durations: `200 ms`, `10 s`, `3 h`",
         "(a bare number is milliseconds). Sizes: `64 mb`. Keys below `user.` are your own.",
         "",
-        "Services read the options of the cluster when they start; a job that sets one is refused. An unknown key is",
-        "refused too, with the nearest known one. [Tuning](tuning.md) says which options are worth a change.",
+        "Services read the options of the cluster when they start; a job that sets one is refused. A job's option in the",
+        "services' configuration is the [default of the cluster's jobs](operations.md#defaults-of-jobs); an option of one",
+        "job is refused there. An unknown key is refused too, with the nearest known one. [Tuning](tuning.md) says which options are worth a change.",
     ]
     rows = {f"{family.prefix}…": f" |  | {family.scope} | {family.doc}" for family in FAMILIES}
     for option in OPTIONS.values():
