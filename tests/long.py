@@ -31,16 +31,20 @@ def _cases(test: str, left: tuple[str, ...], proof: str) -> dict[str, str]:
 
 #: A test, or a case of one → what proves the same in `make test`.
 PROVED: dict[str, str] = {
-    # Spark of a cluster: one restart, one traceback, one cancel stay; examples run whole.
+    # Spark of a cluster: one test with its restarts, one traceback, one cancel stay; examples run whole.
     "tests/e2e/test_spark.py::test_a_dead_spark_restarts_the_job":
-        "tests/e2e/test_spark.py::test_a_stream_on_spark_goes_on_where_it_stood",
+        "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
     "tests/e2e/test_spark.py::test_a_standing_cluster_loses_a_worker":
-        "tests/e2e/test_spark.py::test_a_stream_on_spark_goes_on_where_it_stood",
+        "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
     "tests/e2e/test_spark.py::test_history_on_a_standing_cluster":
         "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
     "tests/e2e/test_spark.py::test_a_users_jar_goes_with_the_session":
         "tests/spark/test_jdbc.py::test_what_was_written_is_read",
     "tests/e2e/test_spark.py::test_what_a_killed_driver_leaves_on_spark_is_swept":
+        "tests/e2e/test_backfill.py::test_killed_in_the_middle_of_each_half",
+    "tests/e2e/test_spark.py::test_a_stream_on_spark_goes_on_where_it_stood":
+        "tests/spark/test_streaming.py::test_supported[tumble]",
+    "tests/e2e/test_python_steps.py::test_cancel_interrupts_the_function":
         "tests/e2e/test_spark.py::test_cancel_ends_the_query",
     "tests/e2e/test_spark_bad_input.py::test_functions_that_fail_on_the_executors":
         "tests/spark/test_user_functions.py::test_a_package_that_executors_lack",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import main
+from tests.cli.here import penstock_here
 
 pytestmark = pytest.mark.cluster
 
@@ -118,8 +118,8 @@ def test_a_script_runs_with_the_functions_of_a_module(run, tmp_path: Path) -> No
         ("CREATE TABLE t (a INT) WITH ('connector' = 'kafkaa'); SELECT * FROM t;", ["kafkaa", "connector"]),
     ],
 )
-def test_errors_name_the_place_and_exit_with_1(run, sql: str, words: list[str]) -> None:
-    done = run("sql", "-e", sql)
+def test_errors_name_the_place_and_exit_with_1(up, sql: str, words: list[str]) -> None:
+    done = penstock_here("sql", "-e", sql, "--cluster", up[1])
     assert done.returncode == 1
     assert done.stdout == ""
     for word in words:
@@ -206,24 +206,12 @@ def test_an_address_without_a_cluster(tmp_path: Path) -> None:
         (("run", "-py", "f.py", "job.yaml"), ["-py names the module", "do:"]),
     ],
 )
-def test_wrong_usage(
-    args: tuple[str, ...],
-    words: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In this process: nothing of these reaches a cluster, and a Python that starts takes a second."""
+def test_wrong_usage(args: tuple[str, ...], words: list[str], tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("{name: nothing}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["penstock", *args])
-    monkeypatch.setattr("penstock.cli.signals.leave_on_signals", lambda: None)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code
-    said = capsys.readouterr().err
+    done = penstock_here(*args, cwd=tmp_path)
+    assert done.returncode != 0
     for word in words:
-        assert word in said, said
+        assert word in done.stderr, done.stderr
 
 
 def test_ctrl_c_leaves_nothing_behind(up) -> None:

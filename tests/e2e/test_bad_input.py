@@ -21,6 +21,7 @@ import pytest
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import REST_ERROR_TYPE
+from tests.cli.here import penstock_here
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +68,9 @@ def penstock(*args: str, cwd: Path | None = None, **env: str) -> subprocess.Comp
 
 
 def sql(cluster: EmbeddedCluster, script: str, *args: str, cwd: Path | None = None) -> Any:
-    return penstock("sql", "--cluster", cluster.rest_url, "-e", script, "--format", "json", *args, cwd=cwd)
+    return penstock_here(
+        "sql", "--cluster", cluster.rest_url, "-e", script, "--format", "json", *args, cwd=cwd
+    )
 
 
 @pytest.fixture
@@ -125,7 +128,7 @@ def test_a_missing_script_and_a_wrong_option(cluster: EmbeddedCluster) -> None:
     done = penstock("sql", "-f", "/no/such.sql", "--cluster", cluster.rest_url)
     assert done.returncode == 1
     assert "/no/such.sql" in done.stderr
-    done = penstock("sql", "-e", "SELECT 1", "-D", "nonsense", "--cluster", cluster.rest_url)
+    done = penstock_here("sql", "-e", "SELECT 1", "-D", "nonsense", "--cluster", cluster.rest_url)
     assert done.returncode == 1
     assert "-D key=value" in done.stderr
 
@@ -242,7 +245,7 @@ def test_unknown_paths_and_jobs(cluster: EmbeddedCluster) -> None:
     assert reply.status_code == 404
     assert "docs/rest.md" in reply.json()["errors"][0]
     assert httpx.get(f"{cluster.rest_url}/jobs/absent", timeout=LIMIT_S).status_code == 404
-    done = penstock("cancel", "absent", "--cluster", cluster.rest_url)
+    done = penstock_here("cancel", "absent", "--cluster", cluster.rest_url)
     assert done.returncode == 1
     assert "penstock list" in done.stderr
 
@@ -336,11 +339,11 @@ def test_a_function_that_blocks_is_named_and_can_be_cancelled(
 
     assert "Map" in until(stalled, "the slot that hangs to be named")["tasks"][0]
     # A master that does not answer in time is not waited for: its job is shown as the log knows it.
-    shown = lambda: penstock("info", job_id, "--cluster", cluster.rest_url).stdout  # noqa: E731
+    shown = lambda: penstock_here("info", job_id, "--cluster", cluster.rest_url).stdout  # noqa: E731
     until(lambda: "in work" in shown(), "the command line to name it", shown)
     # Heartbeats go on: the task manager is known and the other slot serves others.
     assert sql(cluster, "SELECT 1").returncode == 0
-    done = penstock("cancel", job_id, "--cluster", cluster.rest_url)
+    done = penstock_here("cancel", job_id, "--cluster", cluster.rest_url)
     assert done.returncode == 0
     assert client.job(job_id)["state"] == "CANCELED"
 
@@ -360,11 +363,11 @@ def test_too_few_slots_wait_and_say_for_what(
     waiting = until(missing, "a word on what is missing")
     assert "5 of 5 slots are missing" in waiting
     assert "taskmanager.numberOfTaskSlots" in waiting
-    shown = lambda: penstock("info", job_id, "--cluster", cluster.rest_url).stdout  # noqa: E731
+    shown = lambda: penstock_here("info", job_id, "--cluster", cluster.rest_url).stdout  # noqa: E731
     # How many are free may be another number by now.
     first, last = waiting.partition("; the cluster has")[0], waiting.partition(" free. ")[2]
     until(lambda: first in (text := shown()) and last in text, "the command line to say so", shown)
-    assert penstock("cancel", job_id, "--cluster", cluster.rest_url).returncode == 0
+    assert penstock_here("cancel", job_id, "--cluster", cluster.rest_url).returncode == 0
 
 
 def test_a_port_that_is_taken() -> None:
