@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import json
 import os
+import shutil
 import signal
 import time
 from collections import Counter
@@ -39,6 +41,7 @@ from penstock.api import (
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
 from penstock.errors import FunctionError, PenstockError
+from tests.api.wheels import NAME, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +81,34 @@ def test_programs_run_on_a_cluster(cluster: EmbeddedCluster, backend: str) -> No
     with pytest.raises(FunctionError, match="ZeroDivisionError") as err:
         list(broken.execute_and_collect("broken"))
     assert str(err.value).startswith("Traceback")
+
+
+def test_packages_and_archives_come_with_a_job(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(NAME)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "n.txt").write_text("3")
+    shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "data")
+
+    def answer(x: int) -> int:
+        package = importlib.import_module(NAME)
+        return int(package.ANSWER) * x + int(Path("numbers/n.txt").read_text())
+
+    def answers(version: str, code: str) -> list[Any]:
+        make_wheel(tmp_path / version, version, code)
+        env = StreamExecutionEnvironment({"rest.address": cluster.rest_url, "restart-strategy.type": "none"})
+        env.set_parallelism(2)
+        env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / version))
+        env.add_python_archive(str(tmp_path / "packed.zip"), "numbers")
+        numbers = env.from_collection([1, 2], Types.LONG()).rebalance()
+        return sorted(numbers.map(answer, Types.LONG()).execute_and_collect("packages"))
+
+    # Jobs with other versions do not see each other's, nor does this process see any.
+    assert answers("1.0", "ANSWER = 10\n") == [13, 23]
+    assert answers("2.0", "ANSWER = 100\n") == [103, 203]
+    assert importlib.util.find_spec(NAME) is None
+    (tmp_path / "requirements.txt").write_text("penstock_no_such_package")
+    with pytest.raises(FunctionError, match="cannot be installed"):
+        answers("3.0", "")
 
 
 def test_the_life_of_a_job_is_told_as_events(cluster: EmbeddedCluster) -> None:

@@ -56,7 +56,11 @@ class LocalClient:
 
     def __init__(self, graph: JobGraph) -> None:
         self._id = uuid.uuid4().hex
-        self._result = run_graph(graph)
+        folder = os.getcwd()
+        try:
+            self._result = run_graph(graph)
+        finally:
+            os.chdir(folder)  # the job's archives lie in the folder of its slot
 
     def get_job_id(self) -> str:
         return self._id

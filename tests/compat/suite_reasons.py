@@ -1,9 +1,6 @@
 """Why tests of PyFlink's own fail: by a part of the test's name."""
 
 _CHECKPOINTS = "Penstock takes checkpoints every 10 s and keeps them when a job is cancelled, unless a program says otherwise"
-_PYTHON = (
-    "the Python of a slot is the cluster's; requirements, archives and another interpreter are not there yet"
-)
 _TIME = "`TIME` is `TIME(0)`: what is below the second is cut off; PyFlink keeps milliseconds in it"
 _ROWS = "rows of a result have the names of their columns, and PyFlink's have none when they are shown"
 _TYPES = (
@@ -31,10 +28,8 @@ REASONS: dict[str, str] = {
     "test_slot_sharing_group": "a collection is no step of a group's own",
     "test_union": "the stand-in of the test's sink is one step more in the plan",
     "test_add_custom_source": "`SourceFunction` wraps a class of Java",
-    "test_add_python_archive": _PYTHON,
-    "test_generate_stream_graph_with_dependencies": _PYTHON,
-    "test_set_requirements": _PYTHON,
-    "test_set_stream_env": _PYTHON,
+    "test_generate_stream_graph_with_dependencies": "a step has the parallelism that its input allows: the test counts steps of Flink's plan",
+    "test_set_stream_env": "functions run in the Python of the cluster: there is no other interpreter for a job",
     "changelog_state_backend": _CHANGELOG,
     "test_configure": "Flink's older key `pipeline.operator-chaining`; it is `pipeline.operator-chaining.enabled` now",
     "test_from_collection_with_data_types": "the test wants 43878 as a SHORT to become -21658; what does not fit is refused",
@@ -80,7 +75,7 @@ REASONS: dict[str, str] = {
     "test_execute_sql": "the connector COLLECTION is a class of Flink's test JAR",
     "test_shell": "there is no `pyflink.shell`",
     "ShellExampleTests": "there is no `pyflink.shell`",
-    "test_set_environment": "the Python of a slot is the cluster's; requirements, archives and another interpreter are not there yet",
+    "test_set_environment": "functions run in the Python of the cluster: there is no other interpreter for a job",
     "test_async_function_with_retry_logic": "retries of an asynchronous function of SQL are not there; `AsyncDataStream` has them",
     "test_from_element": "a `Row` of a template, and objects of a type of the program within maps, are not taken as elements",
     "PandasConversionTests.test_from_pandas": "refused or shown otherwise: text of a value with several lines, and the words of the error",

@@ -11,12 +11,15 @@ from penstock.config import (
     BUFFER_TIMEOUT_MS,
     IDLE_TIMEOUT_MS,
     OBJECT_REUSE_CHAINING,
+    PYTHON_ARCHIVES,
+    PYTHON_REQUIREMENTS,
     SAVEPOINT_DIR,
     check_keys,
     texts,
 )
 from penstock.errors import SpecError
 from penstock.jobgraph.artifacts import classes_in, shipped_entry
+from penstock.jobgraph.dependencies import archives_value, requirements_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -177,6 +180,31 @@ class Settings:
         """
         self._python_path.insert(0, shipped_entry(file_path))
         return self
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> Self:
+        """Install packages for the job's functions, once on each task manager.
+
+        Args:
+            requirements_file_path: A requirements file of pip. Its text travels with the job.
+            requirements_cache_dir: A folder of wheels, as ``pip download`` makes it. It travels with the job, and
+                packages come from it alone. None: task managers ask their package index.
+        """
+        return self.set(
+            PYTHON_REQUIREMENTS.key, requirements_value(requirements_file_path, requirements_cache_dir)
+        )
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> Self:
+        """Unpack a zip or tar file for the job's functions, which find its content in ``target_dir`` of their working
+        folder.
+
+        Args:
+            archive_path: The file. It travels with the job.
+            target_dir: A relative folder. None: the name of the file.
+        """
+        known = PYTHON_ARCHIVES.read(self.configuration)
+        return self.set(PYTHON_ARCHIVES.key, archives_value(known, archive_path, target_dir))
 
     def add_jars(self, *jars_path: str) -> Self:
         """Flink's way to bring a connector written in Java.

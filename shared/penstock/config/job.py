@@ -224,6 +224,20 @@ REUSE_SOURCE = define(
     "All readers of a table in a job share one source, with the filters that all of them have. "
     "Streaming engine only.",
 )
+PYTHON_REQUIREMENTS = define(
+    "python.requirements",
+    "",
+    str,
+    "Packages of the job's functions: a requirements file, and behind `#` a folder with their wheels, as PyFlink writes it. "
+    "Each task manager installs them once. Streaming engine only.",
+)
+PYTHON_ARCHIVES = define(
+    "python.archives",
+    "",
+    str,
+    "Archives that slots unpack into their working folder: paths with commas between, each with `#` and a folder's name. "
+    "Streaming engine only.",
+)
 CATALOG_STORE_KIND = define(
     "table.catalog-store.kind",
     "generic_in_memory",

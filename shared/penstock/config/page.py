@@ -7,7 +7,16 @@ from penstock.config.option import FAMILIES, OPTIONS
 #: Heading → prefixes of the keys below it. A key is listed under the heading with the longest prefix that
 #: fits.
 _SECTIONS = {
-    "Jobs": ("execution.", "parallelism.", "pipeline.", "rest.address", "nats.", "user.", "client."),
+    "Jobs": (
+        "python.",
+        "execution.",
+        "parallelism.",
+        "pipeline.",
+        "rest.address",
+        "nats.",
+        "user.",
+        "client.",
+    ),
     "Checkpoints, savepoints, state": ("execution.checkpointing.", "execution.state-recovery.", "state."),
     "Restarts": ("restart-strategy.", "jobmanager.execution."),
     "SQL": ("table.", "sql-client."),

@@ -22,6 +22,8 @@ from penstock.config import (
     ENGINE,
     EXPLAIN_SPARK,
     PARALLELISM,
+    PYTHON_ARCHIVES,
+    PYTHON_REQUIREMENTS,
     RECOVERY_PATH,
     RESTART_STRATEGY,
     RUNTIME_MODE,
@@ -83,6 +85,14 @@ def choose_engine(
     wanted, mode = ENGINE.read({**default, **config}), RUNTIME_MODE.read(config)
     if wanted == "streaming":
         return EngineChoice("streaming", f"{ENGINE.key} = streaming", asked=True)
+    carried = next((key for key in (PYTHON_REQUIREMENTS, PYTHON_ARCHIVES) if key.read(config)), None)
+    if carried is not None and wanted == "spark":
+        raise UnsupportedError(
+            "packages and archives that come with a job, on Spark",
+            expected=f"{ENGINE.key} = streaming or auto",
+            got=f"{ENGINE.key} = spark, {carried.key} = {carried.read(config)}",
+            remedy="install them where Spark's Python runs, or run the job on the streaming engine",
+        )
     begins_from = RECOVERY_PATH.read(config)
     if wanted == "spark":
         if begins_from:
@@ -104,6 +114,8 @@ def choose_engine(
         return EngineChoice("spark", f"{ENGINE.key} = spark", asked=True)
     if not bounded:
         return EngineChoice("streaming", "a source is unbounded")
+    if carried is not None:
+        return EngineChoice("streaming", f"packages or archives come with it ({carried.key})")
     if begins_from:
         return EngineChoice("streaming", f"it begins from a savepoint ({RECOVERY_PATH.key} = {begins_from})")
     if BACKFILL_ENGINE.read(config) == "spark":

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.config import MAX_PARALLELISM, OBJECT_REUSE_CHAINING, PARALLELISM, PIPELINE_NAME, REUSE_SOURCE
 from penstock.errors import UnsupportedError
+from penstock.jobgraph import dependencies
 from penstock.jobgraph.graph import FunctionArtifact, JobGraph
 from penstock.jobgraph.letters import keeps_letters
 from penstock.plan import nodes as n
@@ -52,6 +53,7 @@ def plan_job(
     ``input_bytes``: estimates the bytes of a table that is read; None for an unknown size.
     ``spark``: the job may run on Spark (None: the streaming engine is the only one).
     """
+    functions = {**(functions or {}), **dependencies.entries(plan.config)}
     each_alone = optimize(plan, push_down, late_sink, as_one_job=False)
     optimized, originals = each_alone, dict[str, n.Node]()
     if REUSE_SOURCE.read(plan.config):
@@ -66,7 +68,7 @@ def plan_job(
             optimized if streaming else each_alone,
             parallelism,
             chaining and chained,
-            dict(functions or {}),
+            dict(functions),
             python_path,
             originals if streaming else {},
             letter_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import operator
@@ -13,7 +14,9 @@ import msgspec
 from penstock.errors import FunctionError, InternalError, nearest
 from penstock.functions.function_table import FunctionTable
 from penstock.jobgraph import CLASSES
+from penstock.jobgraph.dependencies import DEPENDENCIES, decode
 from penstock.jobgraph.module_aliases import BEFORE
+from penstock.runtime.dependencies import use
 from penstock.runtime.pandas_probe import use_pandas_if_imported
 from penstock.types import pickling
 
@@ -42,9 +45,12 @@ class JobFunctions(FunctionTable):
         self.python_path = python_path
 
 
-async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> JobFunctions:
+async def load_functions(
+    graph: JobGraph, store: Store | None, folder: Path, built: Path | None = None
+) -> JobFunctions:
     """Loads the graph's functions. Everything remote is fetched now; a function is unpickled at its first
-    use. Entries of ``python_path`` that are object keys become zips in ``folder``."""
+    use. Entries of ``python_path`` that are object keys become zips in ``folder``.
+    Packages that came with the job are installed in ``built``, else in ``folder``."""
     python_path = [await _local(entry, store, folder) for entry in graph.python_path]
     for entry in reversed(python_path):
         _put_on_path(entry)
@@ -56,6 +62,10 @@ async def load_functions(graph: JobGraph, store: Store | None, folder: Path) -> 
             data[name] = await store.get(artifact.key)
         elif artifact.data is not None:
             data[name] = artifact.data
+    if DEPENDENCIES in data:
+        needed = decode(data.pop(DEPENDENCIES))
+        # In a thread: pip takes seconds, and the slot goes on to answer.
+        await asyncio.to_thread(use, needed, folder, built)
 
     @functools.cache
     def load(name: str) -> Any:

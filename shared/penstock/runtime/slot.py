@@ -23,6 +23,7 @@ import msgspec
 
 from penstock.config import NETWORK_MEMORY, STATE_MEMORY
 from penstock.errors import FencedError, InternalError, PenstockError
+from penstock.jobgraph.dependencies import DEPENDENCIES
 from penstock.messages.slot import (
     LOCAL_STATE,
     CancelTasks,
@@ -195,7 +196,9 @@ class Slot:
             local_state_dir=self._local_dir.parent.parent / LOCAL_STATE,
             store=store,
             storage=deploy.storage,
-            function=await load_functions(deploy.job_graph, store, self._local_dir),
+            function=await load_functions(
+                deploy.job_graph, store, self._local_dir, self._local_dir.parent / DEPENDENCIES
+            ),
             credits=CreditPool(NETWORK_MEMORY.read(config)),
             memory=_state_memory(STATE_MEMORY.read(config)),
             log=self._reports.log,

@@ -209,12 +209,4 @@ _ABSENT = {
     "create_temporary_model": _MODELS,
     "drop_model": _MODELS,
     "drop_temporary_model": _MODELS,
-    "set_python_requirements": (
-        "packages are not installed for a job",
-        "install them where task managers run",
-    ),
-    "add_python_archive": (
-        "archives are not unpacked for a job",
-        "put what is in it where task managers run",
-    ),
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.settings import defaults
+from penstock.config import PYTHON_ARCHIVES, PYTHON_REQUIREMENTS
 from penstock.errors import SpecError, SqlError, UnsupportedError
 from penstock.jobgraph.artifacts import shipped_entry
+from penstock.jobgraph.dependencies import archives_value, requirements_value
 from penstock.plan.properties import Analysis
 from penstock.spark.support import spark_support
 from penstock.sql import statements as st
@@ -245,6 +247,18 @@ class TableEnvironment(CatalogMethods):
         Every task manager must have it there. What is added last is found first, as in PyFlink.
         """
         self._session.python_path = (shipped_entry(file_path), *self._session.python_path)
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """As ``StreamExecutionEnvironment.set_python_requirements``."""
+        value = requirements_value(requirements_file_path, requirements_cache_dir)
+        self.get_config().set(PYTHON_REQUIREMENTS.key, value)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """As ``StreamExecutionEnvironment.add_python_archive``."""
+        known = self.get_config().get(PYTHON_ARCHIVES.key, "") or ""
+        self.get_config().set(PYTHON_ARCHIVES.key, archives_value(known, archive_path, target_dir))
 
     # -- functions -------------------------------------------------------------------------
 
