@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from penstock.formats.api import Encoder
 from penstock.formats.build import field_attribute, is_plain_name
 from penstock.formats.json_text import TextRows
+from penstock.formats.row_kernel import DATE, FLAG, NUMBER, TEXT, TIMESTAMP, Part, kernel_of
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from penstock.formats.row_kernel import RowKernel
     from penstock.types import Batch
     from penstock.types.logical import Schema
 
@@ -33,6 +35,7 @@ class JsonEncoder(Encoder):
         names = [msgspec.json.encode(f.name).decode() for f in schema.fields]
         self._texts = TextRows(schema, names) if TextRows.can(schema) and not skip_nulls else None
         self._types = schema.types
+        self._kernel = None if skip_nulls else _kernel_of(schema, names, iso=self._iso)
 
     def _text(self, column: int, array: pa.Array) -> pa.Array:
         match self._types[column]:
@@ -43,6 +46,8 @@ class JsonEncoder(Encoder):
         return array
 
     def encode(self, batch: Batch) -> list[bytes]:
+        if self._kernel is not None and (made := self._kernel.encode(batch)) is not None:
+            return made
         if self._texts is not None:
             made = self._texts.encode([c.to_external_arrow() for c in batch.columns], self._text)
             if made is not None:
@@ -56,6 +61,24 @@ class JsonEncoder(Encoder):
     def encode_batch(self, batch: Batch) -> bytes:
         lines = self.encode(batch)
         return b"\n".join(lines) + b"\n" if lines else b""
+
+
+#: How the kernel writes the types that it knows.
+_KINDS: dict[type[t.LogicalType], int] = {
+    **dict.fromkeys((t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType), NUMBER), t.BooleanType: FLAG,
+    t.CharType: TEXT, t.VarCharType: TEXT, t.DateType: DATE, t.TimestampType: TIMESTAMP, t.TimestampLtzType: TIMESTAMP,
+}  # fmt: skip
+
+
+def _kernel_of(schema: Schema, names: Sequence[str], *, iso: bool) -> RowKernel | None:
+    parts: list[Part | None] = []
+    for name, type_ in zip(names, schema.types, strict=True):
+        lead = f"{',' if parts else '{'}{name}:".encode()
+        zoned = 256 if isinstance(type_, t.TimestampLtzType) else 0
+        kind = _KINDS.get(type(type_))
+        made = None if kind is None else Part(kind, lead, lead + b"null", zoned + ord("T" if iso else " "))
+        parts.append(made)
+    return kernel_of(parts, b"}")
 
 
 def _maker(names: Sequence[str], *, skip_nulls: bool) -> Callable[..., Any]:

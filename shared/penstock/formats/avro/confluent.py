@@ -15,6 +15,7 @@ import numpy as np
 from penstock.errors import ConnectorError, RecordError
 from penstock.formats.api import Decoder, Encoder, Format, FormatContext
 from penstock.formats.avro.format import need_library
+from penstock.formats.avro.row_parts import row_kernel_of
 from penstock.formats.avro.schema import Writer, record_in, table_schema, with_references
 from penstock.formats.by_kernel import Decoded, with_rest
 from penstock.formats.reporting import shorten
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.formats.avro.messages import RecordReader
     from penstock.formats.avro.schema import Node
+    from penstock.formats.row_kernel import RowKernel
     from penstock.types.logical import Schema
 
 _KIND = "AVRO"
@@ -310,6 +312,9 @@ class AvroConfluentEncoder(Encoder):
     ``in_union``: where the user gives no schema, that of a message is a union of null and the record.
     """
 
+    #: Whether a record has the columns of a row and nothing else.
+    plain_rows = True
+
     def __init__(self, columns: Schema, registered: Registered, *, in_union: bool = False) -> None:
         self._columns = columns
         self._where = registered.where
@@ -318,19 +323,27 @@ class AvroConfluentEncoder(Encoder):
         self._schema = registered.written(columns, in_union=in_union)
         self._subject = registered.subject
         self._header: bytes | None = None
+        self._kernel: RowKernel | None = None
         self._record = record_in(self._schema, registered.where)
+
+    @cached_property
+    def _numbers(self) -> Node:
+        """The schema with numbers for times."""
+        return Writer(self._record.schema, self._columns, self._where).plain
 
     @cached_property
     def _plain(self) -> Any:
         """The schema as fastavro takes it, with numbers for times."""
         import fastavro
 
-        return fastavro.parse_schema(Writer(self._record.schema, self._columns, self._where).plain)
+        return fastavro.parse_schema(self._numbers)
 
     async def open(self) -> None:
         text = json.dumps(self._schema, ensure_ascii=False)
         schema_id = await self._registry.id_of(self._subject, text, _KIND, register=self._register)
         self._header = header(schema_id) + self._record.lead
+        if self.plain_rows:
+            self._kernel = row_kernel_of(self._numbers, self._columns, self._header)
 
     def records(self, batch: Batch) -> list[dict[str, Any]]:
         """What is written for each row, in the form that Avro's writer takes."""
@@ -349,6 +362,8 @@ class AvroConfluentEncoder(Encoder):
                 where=f"subject '{self._subject}', {self._registry.where}",
                 remedy="report it to the author of the connector",
             )
+        if self._kernel is not None and (made := self._kernel.encode(batch)) is not None:
+            return made
         out, record = [], None
         try:
             for record in self.records(batch):

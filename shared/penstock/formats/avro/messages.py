@@ -13,6 +13,7 @@ from penstock.errors import RecordError
 from penstock.formats.api import Decoder, Encoder, FormatContext
 from penstock.formats.avro.columns import to_batch, to_records
 from penstock.formats.avro.kernel import kernel_of
+from penstock.formats.avro.row_parts import row_kernel_of
 from penstock.formats.avro.schema import Writer, table_schema
 from penstock.formats.avro.sound import check
 from penstock.formats.by_kernel import Decoded, of_messages, with_rest
@@ -159,10 +160,14 @@ class AvroEncoder(Encoder):
 
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         own = table_schema(schema, legacy=options["avro.timestamp_mapping.legacy"])
-        self._schema = fastavro.parse_schema(Writer(own, schema, "format 'avro'").plain)
+        plain = Writer(own, schema, "format 'avro'").plain
+        self._schema = fastavro.parse_schema(plain)
         self._json = options["avro.encoding"] == "json"
+        self._kernel = None if self._json else row_kernel_of(plain, schema)
 
     def encode(self, batch: Batch) -> list[bytes]:
+        if self._kernel is not None and (made := self._kernel.encode(batch)) is not None:
+            return made
         return [self._json_one(r) if self._json else self._one(r) for r in to_records(batch)]
 
     def encode_batch(self, batch: Batch) -> bytes:

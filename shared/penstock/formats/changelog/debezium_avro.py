@@ -109,6 +109,8 @@ class DebeziumAvroDecoder(ChangelogDecoder):
 class _Encoder(AvroConfluentEncoder):
     """One record for each row: an old row (−U) as a deletion, a new one (+U) as an insertion, as Flink writes them."""
 
+    plain_rows = False
+
     def records(self, batch: Batch) -> list[dict[str, Any]]:
         signs = batch.signs()
         added = np.ones(len(batch), np.bool_) if signs is None else signs > 0
