@@ -1,10 +1,19 @@
 """Rows to a step: converges from any start, holds its bounds."""
 
+from typing import Any
+
 import pytest
 
 from penstock.functions.expr import AggregateCall, Call, InputRef, PythonCall
 from penstock.jobgraph.specs import CalcSpec, GroupAggregateSpec
-from penstock.operators.budget import COLUMNAR_LEAST, STEP_S, RowBudget, least_rows
+from penstock.operators.budget import (
+    COLUMNAR_LEAST,
+    SOURCE_LEAST,
+    STEP_S,
+    RowBudget,
+    least_rows,
+    source_budget,
+)
 from penstock.types.logical import BigIntType
 
 BIG = BigIntType()
@@ -63,3 +72,14 @@ def test_only_user_code_goes_row_by_row() -> None:
     assert least_rows([columnar, CalcSpec(condition=None, projections=(Call("ABS", (call,), BIG),))]) == 1
     aggregate = AggregateCall("f", (0,), BIG, python="f")
     assert least_rows([GroupAggregateSpec(keys=(0,), aggregates=(aggregate,))]) == 1
+
+
+@pytest.mark.parametrize(
+    ("projection", "least"),
+    [(InputRef(0, BIG), SOURCE_LEAST), (PythonCall("f", (InputRef(0, BIG),), BIG), COLUMNAR_LEAST)],
+)
+def test_a_busy_machine_does_not_shrink_what_a_columnar_source_reads(projection: Any, least: int) -> None:
+    budget = source_budget([CalcSpec(condition=None, projections=(projection,))])
+    for _ in range(10):
+        budget.note(budget.rows, 0.5)
+    assert budget.rows == least

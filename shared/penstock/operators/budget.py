@@ -23,6 +23,9 @@ STEP_S = 0.005
 
 #: The smallest useful piece for columnar operators: smaller ones only repeat the fixed cost of a step.
 COLUMNAR_LEAST = 512
+#: The same for what a source reads at once, unless user code follows in its task: decoding and encoding have a fixed cost
+#: for each column. On a busy machine steps take longer by the clock, and smaller pieces would make it busier still.
+SOURCE_LEAST = 2048
 ASYNC_MOST = 256
 _USER_CODE = (KeyedProcessSpec, KeyedWindowSpec, PythonCall, PythonSpec, TableFunctionSpec)
 
@@ -40,6 +43,12 @@ def most_rows(specs: Any, otherwise: int) -> int:
         isinstance(x, (AsyncCalcSpec, AsyncWaitSpec)) or getattr(x, "asynchronous", False) for x in specs
     )
     return min(ASYNC_MOST, otherwise) if asks else otherwise
+
+
+def source_budget(specs: Any) -> RowBudget:
+    """What a source should read at once, in a task with these specs."""
+    columnar = least_rows(specs) == COLUMNAR_LEAST
+    return RowBudget(4_096, least=SOURCE_LEAST if columnar else COLUMNAR_LEAST, most=16_384)
 
 
 def _runs_user_code(value: Any) -> bool:

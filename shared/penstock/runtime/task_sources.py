@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import BUFFER_TIMEOUT_MS
+from penstock.operators.budget import source_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,9 @@ class TaskSources:
         wake: Callable[[], None],
     ) -> None:
         self._chain = chain
+        specs = [node.node.spec for node in chain.nodes]
+        for node in chain.sources:
+            node.operator.budget = source_budget(specs)
         self._time_s = environment.time_s
         self._spawn = spawn
         self._wake = wake
