@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +21,15 @@ ANY_PARTITION = -1
 
 
 Headers = list[tuple[str, str | bytes | None]]
-#: (key, value, partition, timestamp, headers). Value None: the key's row is deleted; partition −1: the client
-#: chooses; timestamp in ms since the epoch, 0: the time of sending. A plain tuple, because there is one for each row.
-OutMessage = tuple[bytes | None, bytes | None, int, int, Headers | None]
+#: (key, value), or (key, value, partition, timestamp, headers). Value None: the key's row is deleted; partition −1: the
+#: client chooses; timestamp in ms since the epoch, 0: the time of sending. A plain tuple, because there is one for each
+#: row, and the short one where it says all.
+OutMessage = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, int, int, Headers | None]
 
 
 def size_of(messages: Iterable[OutMessage]) -> int:
     """Bytes of keys and values."""
-    return sum(len(key or b"") + len(value or b"") for key, value, *_ in messages)
+    return sum(len(message[0] or b"") + len(message[1] or b"") for message in messages)
 
 
 class MessageEncoder:
@@ -88,10 +88,10 @@ class MessageEncoder:
     def _messages(
         self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> list[OutMessage]:
+        if not self._metadata and self._partitioner not in ("fixed", "round-robin"):
+            return list(zip(keys, values, strict=True))
         partitions = self._partitions_of(len(keys))
-        if self._metadata:
-            return list(zip(keys, values, partitions, self._times(batch), self._headers(batch), strict=True))
-        return list(zip(keys, values, partitions, repeat(0), repeat(None), strict=False))
+        return list(zip(keys, values, partitions, self._times(batch), self._headers(batch), strict=True))
 
     def _times(self, batch: Batch) -> list[int]:
         at = self._metadata.get("timestamp")

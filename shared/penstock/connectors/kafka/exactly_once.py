@@ -218,7 +218,9 @@ class Transactions:
 
 
 def _message(row: StagedMessage) -> OutMessage:
-    """A staged row; earlier versions staged neither timestamps nor headers."""
+    """A staged row; earlier versions staged three parts of each, and no shorter ones."""
+    if len(row) == 2:
+        return row
     key, value, partition, timestamp, headers = row if len(row) == 5 else (*row, 0, None)
     return key, value, partition, timestamp, headers and [(name, told) for name, told in headers]
 

@@ -11,7 +11,7 @@ from penstock.errors import BrokerError, ConnectorError, FencedError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from confluent_kafka import KafkaError, Message
 
@@ -122,24 +122,36 @@ class KafkaProducer:
     def send(self, messages: Iterable[OutMessage]) -> None:
         """Take messages, which are sent in the background."""
         self.check()
-        self._pending.extend(messages)
-        self._hand_over(len(self._pending))
+        left = iter(messages)
+        if not self._pending and (refused := self._produce(left)) is not None:
+            self._pending.append(refused)
+        self._pending.extend(left)
 
     def _hand_over(self, most: int) -> None:
         """Hand up to ``most`` waiting messages to the client, in order, until the client is full."""
+        pending = self._pending
+        refused = self._produce(pending.popleft() for _ in range(min(most, len(pending))))
+        if refused is not None:
+            pending.appendleft(refused)  # ``drain`` makes room and continues with this message
+
+    def _produce(self, messages: Iterator[OutMessage]) -> OutMessage | None:
+        """Hand messages to the client, in order; returns the one for which it had no room, or None if it took all."""
         from confluent_kafka import KafkaException
 
-        produce, topic, pending = self._client.produce, self.topic, self._pending
+        produce, topic, message = self._client.produce, self.topic, None
         try:
-            for _ in range(min(most, len(pending))):
-                key, value, partition, timestamp, headers = pending[0]
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-                pending.popleft()
+            for message in messages:
+                if len(message) == 2:
+                    produce(topic, message[1], message[0])
+                else:
+                    key, value, partition, timestamp, headers = message
+                    produce(topic, value, key, partition, None, None, timestamp, headers)
             self._client.poll(0)
         except BufferError:
-            pass  # ``drain`` makes room and continues with this message
+            return message
         except KafkaException as err:
             raise self._error(err.args[0], "a message could not be written") from None
+        return None
 
     async def drain(self) -> None:
         """Wait until there is room for more messages."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -148,6 +148,8 @@ class MessageDecoder:
         self._of_deletes = [c for c in ctx.projection if upserts and key is not None and c in key.columns]
         self._key, self._value = key, value
         self._current: PlacedMessages[Message] = PlacedMessages(_where)
+        #: Messages of this batch that were rejected, as far as their places are known.
+        self._rejected: list[Message] = []
         self._loud = self._decoders(self._refused)
         self._quiet = self._decoders(lambda *_: None)
         self._fetches = self._loud.fetches
@@ -167,6 +169,8 @@ class MessageDecoder:
     def _refused(self, error: Exception, raw: bytes | None, where: str) -> None:
         """Report a message that cannot be read, with what is needed to read it again."""
         found = self._current.at(where.removesuffix(", key"))
+        if found is not None:
+            self._rejected.append(found)
         if found is None or self._ctx.bad_message is None:
             self._ctx.bad_record(error, raw, where)
         else:
@@ -195,24 +199,38 @@ class MessageDecoder:
     def decode(self, messages: Sequence[Message]) -> Batch:
         """The rows of messages, with the columns of key, value and metadata."""
         self._current.are(messages)
-        if not self._upserts:
+        self._rejected.clear()
+        values = [m.value() for m in messages]
+        if not all(values) and not self._upserts:  # some are empty, or none at all
             messages = [m for m in messages if m.value() is not None]
-        whole = self._decode(messages, self._loud)
+            values = [m.value() for m in messages]
+        whole = self._decode(messages, values, self._loud)
         if whole is not None:
             return whole
-        # Some messages were rejected and reported. Decode each message alone, to keep key, value and metadata
+        # Some messages were rejected and reported. The rest is decoded again, so that key, value and metadata stay
         # together.
-        rows = [self._decode([m], self._quiet) for m in messages]
+        rejected = set(map(id, self._rejected))
+        rest = [m for m in messages if id(m) not in rejected]
+        whole = self._decode(rest, [m.value() for m in rest], self._quiet)
+        if whole is not None:
+            return whole
+        rows = [self._decode([m], [m.value()], self._quiet) for m in rest]
         kept = [row for row in rows if row is not None]
         return Batch.concat(kept) if kept else Batch.empty(self._schema)
 
-    def _decode(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
+    def _decode(
+        self, messages: Sequence[Message], values: Sequence[bytes | None], decoders: _Decoders
+    ) -> Batch | None:
         """The rows of the messages; None if a message was rejected."""
-        gone = np.array([m.value() is None for m in messages], np.bool_)
+        if all(values):
+            return self._rows(messages, cast("Sequence[bytes]", values), decoders)
+        gone = np.array([value is None for value in values], np.bool_)
         if not gone.any():
-            return self._rows(messages, decoders)
+            return self._rows(messages, [value or b"" for value in values], decoders)
         there, dead = np.flatnonzero(~gone), np.flatnonzero(gone)
-        rows = self._rows([messages[i] for i in there.tolist()], decoders)
+        rows = self._rows(
+            [messages[i] for i in there.tolist()], [values[i] or b"" for i in there.tolist()], decoders
+        )
         deletions = self._deletions([messages[i] for i in dead.tolist()], decoders)
         if rows is None or deletions is None:
             return None
@@ -220,8 +238,9 @@ class MessageDecoder:
         order[np.concatenate((there, dead))] = np.arange(len(messages))
         return Batch.concat([rows, deletions]).take(order)
 
-    def _rows(self, messages: Sequence[Message], decoders: _Decoders) -> Batch | None:
-        values = [m.value() or b"" for m in messages]
+    def _rows(
+        self, messages: Sequence[Message], values: Sequence[bytes], decoders: _Decoders
+    ) -> Batch | None:
         rows, of = decoders.value.decode_numbered(values, lambda i: _where(messages[i]))
         keys = None if decoders.key is None else _decoded_keys(decoders.key, messages)
         if keys is not None and len(keys) != len(messages):

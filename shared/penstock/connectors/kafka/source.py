@@ -18,7 +18,7 @@ from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split
 from penstock.connectors.kafka.client import ANSWER_S, Caller, Trouble, client_properties, failure, weakly
 from penstock.connectors.kafka.rows import MessageDecoder
-from penstock.connectors.kafka.stored import offset_of
+from penstock.connectors.kafka.stored import Place, offset_of, runs_of
 from penstock.connectors.kafka.topics import check_same_topics, topic_ids
 from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
@@ -40,8 +40,6 @@ _log = EventLog("penstock.connectors.kafka")
 _AHEAD_KIB = "16384"
 #: How long one call waits for a message, in seconds.
 _WAIT_S = 0.5
-
-Place = tuple[str, int]
 
 
 class _State:
@@ -73,6 +71,7 @@ class KafkaReader(SourceReader):
         self._properties = client_properties(table.options, owner)
         self._states: dict[str, _State] = {}
         self._by_place: dict[Place, _State] = {}
+        self._topics: set[str] = set()
         #: Messages taken from the client, in runs of one partition.
         self._runs: deque[tuple[_State, list[Message]]] = deque()
         self._consumer: Consumer | None = None
@@ -141,6 +140,7 @@ class KafkaReader(SourceReader):
         for split in splits:
             state = _State(split)
             self._states[split.id] = self._by_place[state.place] = state
+            self._topics.add(state.place[0])
             if state.done:
                 continue
             place = TopicPartition(*state.place, state.offset)
@@ -219,10 +219,7 @@ class KafkaReader(SourceReader):
             messages += self._client.consume(self.ctx.batch_rows, timeout=0)
         except KafkaException as err:
             raise failure(err.args[0], "the topics cannot be read", self._where) from None
-        runs: dict[Place, list[Message]] = {}
-        for message in messages:
-            runs.setdefault((str(message.topic()), message.partition() or 0), []).append(message)
-        for place, run in runs.items():
+        for place, run in runs_of(messages, one_topic=len(self._topics) == 1):
             state = self._by_place.get(place)
             if state is not None and not state.done:
                 self._add(state, run)
@@ -233,6 +230,25 @@ class KafkaReader(SourceReader):
     def _add(self, state: _State, run: list[Message]) -> None:
         """Take what the client has for one partition, in order: messages, the event of its end, and
         errors."""
+        rows = run
+        if any(message.error() is not None for message in run):
+            rows = self._without_events(state, run)
+        elif run:
+            state.end_seen = None
+        if rows:
+            self._trouble_now.over()
+            state.asked = state.confirmed = False
+        end = state.end
+        if end is not None and rows and offset_of(rows[-1]) >= end:
+            rows = [m for m in rows if offset_of(m) < end]
+            state.passed_end = True
+        if rows:
+            self._runs.append((state, rows))
+        else:
+            self._passed(state)
+
+    def _without_events(self, state: _State, run: list[Message]) -> list[Message]:
+        """The messages of ``run``; its other events are noted."""
         from confluent_kafka import KafkaError
 
         rows = []
@@ -245,18 +261,7 @@ class KafkaReader(SourceReader):
                 state.end_seen = message.offset()
             else:
                 self._trouble(error, message, state)
-        if rows:
-            self._trouble_now.over()
-            state.asked = state.confirmed = False
-        end = state.end
-        if end is not None:
-            inside = [m for m in rows if offset_of(m) < end]
-            state.passed_end |= len(inside) < len(rows)
-            rows = inside
-        if rows:
-            self._runs.append((state, rows))
-        else:
-            self._passed(state)
+        return rows
 
     def _trouble(self, error: KafkaError, message: Message, state: _State | None) -> None:
         from confluent_kafka import KafkaError

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import base64
+from itertools import groupby
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from confluent_kafka import Message
+
+
+_partition = methodcaller("partition")
+
+
+def _place(message: Message) -> tuple[str | None, int | None]:
+    return message.topic(), message.partition()
 
 
 def told_of(message: Message) -> dict[str, Any]:
@@ -30,6 +39,20 @@ def offset_of(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
+
+
+#: A partition: topic and number.
+Place = tuple[str, int]
+
+
+def runs_of(messages: Sequence[Message], *, one_topic: bool) -> list[tuple[Place, list[Message]]]:
+    """The messages and events of each partition, in order. The client gives many of a partition one behind another, so
+    that a place is made for a stretch of them, not for each. ``one_topic``: all are of the same topic."""
+    found: dict[Place, list[Message]] = {}
+    for _, stretch in groupby(messages, _partition if one_topic else _place):
+        part = list(stretch)
+        found.setdefault((str(part[0].topic()), part[0].partition() or 0), []).extend(part)
+    return list(found.items())
 
 
 class StoredMessage:
