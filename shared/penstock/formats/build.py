@@ -70,6 +70,14 @@ def in_range(type_: t.LogicalType, array: pa.Array) -> pa.Array:
     return array
 
 
+def singles(doubles: pa.Array) -> pa.Array:
+    """DOUBLE values as FLOAT ones. ValueError for a number that is beyond FLOAT's range, which Arrow makes infinite."""
+    made = doubles.cast(pa.float32())
+    if pc.any(pc.and_not(pc.is_inf(made), pc.is_inf(doubles))).as_py():
+        raise ValueError("a number is outside the range of FLOAT")
+    return made
+
+
 def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
     """An Arrow array of the external type. Raises as the module says."""
     match type_:
@@ -79,6 +87,8 @@ def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
             return in_range(type_, pa.array(values, pa.string()).cast(external_arrow_type(type_)))
         case t.DecimalType():
             return _decimals(type_, values)
+        case t.FloatType():
+            return singles(pa.array(values, pa.float64()))
         case t.DayTimeIntervalType():
             return pc.multiply(pa.array(values, pa.int64()), pa.scalar(1000)).cast(pa.duration("us"))
         case t.ArrayType(element=element):

@@ -263,10 +263,20 @@ def _cast(type_: t.LogicalType, cells: pa.Array) -> Column:
             case _:
                 from penstock.types.storage import arrow_type
 
-                column = Column.from_arrow(type_, cells.cast(arrow_type(type_)))
+                array = cells.cast(arrow_type(type_))
+                if isinstance(type_, t.FloatType | t.DoubleType):
+                    _check_infinite(type_, array, cells)
+                column = Column.from_arrow(type_, array)
     if not type_.nullable and column.null_count:
         raise ValueError("NULL in a NOT NULL column")
     return column
+
+
+def _check_infinite(type_: t.LogicalType, array: pa.Array, cells: pa.Array) -> None:
+    """ValueError for a number beyond the type's range, which Arrow makes infinite."""
+    named = pc.match_substring(cells, "inf", ignore_case=True)
+    if pc.any(pc.and_not(pc.is_inf(array), named)).as_py():
+        raise ValueError(f"a number is outside the range of {type_}")
 
 
 def _times(type_: t.LogicalType, cells: pa.Array) -> Column:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.formats.build import column_of
+from penstock.formats.build import column_of, singles
 from penstock.formats.by_kernel import MAX_BYTES, MIN_RECORDS, Decoded, Texts, forget
 from penstock.native import library
 from penstock.native.columns import Field, Outs, address, gather
@@ -105,7 +106,7 @@ class JsonKernel:
             forget(outs, ~sure)
         try:
             columns = [self._column(i, f.type, outs, texts.data) for i, f in enumerate(self._schema.fields)]
-        except pa.ArrowException:
+        except (pa.ArrowException, ValueError):
             return None
         batch = Batch(self._schema, columns, num_rows=count)
         return Decoded(batch if taken == count else batch.filter(sure), np.flatnonzero(sure))
@@ -128,9 +129,12 @@ class JsonKernel:
     @staticmethod
     def _converted(type_: LogicalType, array: pa.Array) -> pa.Array:
         want = external_arrow_type(type_)
-        if isinstance(type_, t.FloatType):
+        if isinstance(type_, t.FloatType | t.DoubleType):
+            doubles = array.cast(pa.float64())
+            if pc.any(pc.is_inf(doubles)).as_py():
+                raise ValueError("a number is outside the range of DOUBLE")
             # By way of the double, as the other ways do; parsed at once it may be rounded otherwise.
-            array = array.cast(pa.float64())
+            return doubles if isinstance(type_, t.DoubleType) else singles(doubles)
         return array if array.type == want else array.cast(want)
 
     def _row(self, at: int, type_: t.RowType, outs: Outs, data: bytes) -> pa.Array:

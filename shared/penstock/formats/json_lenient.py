@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.types.logical import Schema
 
 _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
+#: The least number that is nearer to FLOAT's infinity than to its greatest value.
+_BEYOND_FLOAT = (2 - 2.0**-24) * 2.0**127
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -106,7 +108,7 @@ class LenientConverter:
             case t.FloatType() | t.DoubleType():
                 if isinstance(value, bool):
                     raise TypeError("a boolean is no number")
-                return _double(value)
+                return _float(value, single=isinstance(type_, t.FloatType))
             case t.DecimalType():
                 return _decimal(value, type_)
             case t.CharType() | t.VarCharType():
@@ -152,10 +154,12 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _double(value: Any) -> float:
+def _float(value: Any, *, single: bool) -> float:
     out = float(value)
-    if isinstance(value, Decimal) and math.isinf(out):
-        raise OverflowError("outside the doubles")
+    beyond = single and math.isfinite(out) and abs(out) >= _BEYOND_FLOAT
+    named = isinstance(value, float) or (isinstance(value, str) and "inf" in value.lower())
+    if beyond or (math.isinf(out) and not named):
+        raise OverflowError("outside the type's range")
     return out
 
 
