@@ -17,6 +17,7 @@ import msgspec
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split
 from penstock.connectors.kafka.client import ANSWER_S, Caller, Trouble, client_properties, failure, weakly
+from penstock.connectors.kafka.partition_state import PartitionState
 from penstock.connectors.kafka.rows import MessageDecoder
 from penstock.connectors.kafka.stored import Place, offset_of, runs_of
 from penstock.connectors.kafka.topics import check_same_topics, topic_ids
@@ -42,25 +43,6 @@ _AHEAD_KIB = "16384"
 _WAIT_S = 0.5
 
 
-class _State:
-    """A split and its position. ``offset``: the offset of the next message to deliver."""
-
-    def __init__(self, split: Split) -> None:
-        self.split = split
-        self.place: Place = (split.payload["topic"], split.payload["partition"])
-        position = split.position or {}
-        self.offset: int = position.get("offset", split.payload["start"])
-        self.end: int | None = split.payload.get("end")
-        self.done = self.end is not None and self.offset >= self.end
-        #: Whether a message after ``end`` has come.
-        self.passed_end = False
-        #: The offset of the partition's end when the client reached it; None: messages have come since.
-        self.end_seen: int | None = None
-        #: ``asked``: the engine has asked whether the split has caught up; ``confirmed``: the broker has said
-        #: that it has.
-        self.asked = self.confirmed = False
-
-
 class KafkaReader(SourceReader):
     """Reads partitions. ``parts``: makes the key's and the value's part from the key columns of an upsert
     changelog; ``upserts``: messages without a value are deletions."""
@@ -69,11 +51,11 @@ class KafkaReader(SourceReader):
         self._owner = owner
         self._parts_of, self._upserts = parts, upserts
         self._properties = client_properties(table.options, owner)
-        self._states: dict[str, _State] = {}
-        self._by_place: dict[Place, _State] = {}
+        self._states: dict[str, PartitionState] = {}
+        self._by_place: dict[Place, PartitionState] = {}
         self._topics: set[str] = set()
         #: Messages taken from the client, in runs of one partition.
-        self._runs: deque[tuple[_State, list[Message]]] = deque()
+        self._runs: deque[tuple[PartitionState, list[Message]]] = deque()
         self._consumer: Consumer | None = None
         self._caller = Caller("kafka-source")
         self._questions = Caller("kafka-questions")
@@ -138,7 +120,7 @@ class KafkaReader(SourceReader):
 
         fresh, restored, ids = [], [], {}
         for split in splits:
-            state = _State(split)
+            state = PartitionState(split)
             self._states[split.id] = self._by_place[state.place] = state
             self._topics.add(state.place[0])
             if state.done:
@@ -227,7 +209,7 @@ class KafkaReader(SourceReader):
                 self._trouble(error, run[-1], None)
         return bool(self._runs)
 
-    def _add(self, state: _State, run: list[Message]) -> None:
+    def _add(self, state: PartitionState, run: list[Message]) -> None:
         """Take what the client has for one partition, in order: messages, the event of its end, and
         errors."""
         rows = run
@@ -247,7 +229,7 @@ class KafkaReader(SourceReader):
         else:
             self._passed(state)
 
-    def _without_events(self, state: _State, run: list[Message]) -> list[Message]:
+    def _without_events(self, state: PartitionState, run: list[Message]) -> list[Message]:
         """The messages of ``run``; its other events are noted."""
         from confluent_kafka import KafkaError
 
@@ -263,7 +245,7 @@ class KafkaReader(SourceReader):
                 self._trouble(error, message, state)
         return rows
 
-    def _trouble(self, error: KafkaError, message: Message, state: _State | None) -> None:
+    def _trouble(self, error: KafkaError, message: Message, state: PartitionState | None) -> None:
         from confluent_kafka import KafkaError
 
         where = f"{self._where}, topic '{message.topic()}', partition {message.partition()}"
@@ -281,10 +263,10 @@ class KafkaReader(SourceReader):
             raise found
         _log.warning("kafka_source_trouble", where=where, error=error.str())
 
-    def _has_run(self, state: _State) -> bool:
+    def _has_run(self, state: PartitionState) -> bool:
         return any(s is state for s, _ in self._runs)
 
-    def _passed(self, state: _State) -> None:
+    def _passed(self, state: PartitionState) -> None:
         """Check whether the split has ended after rows were taken. Control records of transactions have
         offsets, too, so the end may lie after the last message; then only the event of the partition's end
         tells."""
@@ -293,7 +275,7 @@ class KafkaReader(SourceReader):
         if max(state.offset, state.end_seen or 0) >= state.end or state.passed_end:
             self._finish(state)
 
-    def _finish(self, state: _State) -> None:
+    def _finish(self, state: PartitionState) -> None:
         from confluent_kafka import TopicPartition
 
         state.done = True
@@ -336,7 +318,7 @@ class KafkaReader(SourceReader):
             self._asking = asyncio.ensure_future(self._ask(state))
         return state.confirmed
 
-    async def _ask(self, state: _State) -> int:
+    async def _ask(self, state: PartitionState) -> int:
         from confluent_kafka import KafkaException, TopicPartition
 
         place = TopicPartition(*state.place)
