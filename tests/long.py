@@ -62,9 +62,9 @@ PROVED: dict[str, str] = {
     "tests/e2e/test_backfill.py::test_cancel_ends_the_backfill": "tests/e2e/test_spark.py::test_cancel_ends_the_query",
     "tests/e2e/test_kafka.py::test_spark_reads_and_writes_bounded_topics":
         "tests/spark/test_connectors.py::test_redis_is_written_and_its_streams_are_read",
-    "tests/spark/test_streaming.py::test_supported[first_row_of_a_window]":
-        "tests/spark/test_streaming.py::test_a_process_function_with_timers",
-    **_cases("tests/spark/test_streaming.py::test_supported", ("stateless", "interval_join"), "tumble"),
+    "tests/spark/test_streaming.py::test_a_process_function_with_timers":
+        "tests/spark/test_streaming.py::test_supported[tumble]",
+    **_cases("tests/spark/test_streaming.py::test_supported", ("stateless", "interval_join", "first_row_of_a_window"), "tumble"),
     # Spark in the tests' own process: another session or process of the same kind starts for the others.
     "tests/spark/test_explain.py::test_explain_and_the_api_show_it": "tests/spark/test_explain.py::test_both_of_sparks_plans",
     **_cases("tests/spark/test_backfill.py::test_history_on_spark_and_the_stream_behind_it", ("unions", "ranks"), "updating"),
@@ -75,6 +75,8 @@ PROVED: dict[str, str] = {
     **_cases("tests/spark/test_components.py::test_components", ("a long path and a short one",), "both ways and a loop"),
     **_cases("tests/spark/test_files.py::test_partitions", ("orc", "json"), "parquet"),
     **_cases("tests/spark/test_semantics.py::test_the_rows_are_flinks", ("BATCH",), "None"),
+    "tests/spark/test_backfill.py::test_the_streams_parallelism_is_its_own":
+        "tests/spark/test_backfill.py::test_history_on_spark_and_the_stream_behind_it[windows]",
     **_cases("tests/spark/test_connectors.py::test_lakehouse_tables_are_written_and_read", ("iceberg",), "delta"),
     # Masters and task managers under the main job that smaller jobs show too.
     "tests/e2e/test_failures.py::test_a_stopped_job_manager_is_refused_when_it_wakes":
@@ -115,6 +117,9 @@ PROVED: dict[str, str] = {
         "tests/connectors/test_object_stores.py::test_a_store_of_checkpoints",
     "tests/e2e/test_servers_away.py::test_a_job_waits_for_servers_that_are_stopped_and_says_so":
         "tests/e2e/test_kafka.py::test_killed_slots_and_a_killed_broker_lose_and_double_nothing",
+    "tests/e2e/test_failures.py::test_a_wiped_lease_store_loses_nothing":
+        "tests/e2e/test_failures.py::test_a_killed_server_stops_no_job[valkey-0]",
+    **_cases("tests/runtime/test_unaligned.py::test_killed_again_and_again", ("1", "2"), "0"),
     # Faults by the dozen: each kind once is in tests/e2e/test_failures.py.
     "tests/chaos/test_smoke.py::test_a_few_faults_change_no_record":
         "tests/e2e/test_failures.py::test_a_killed_task_manager",
@@ -157,6 +162,7 @@ PROVED: dict[str, str] = {
         "tests/e2e/test_savepoints.py::test_a_damaged_checkpoint_gives_way_to_the_one_before",
     "tests/e2e/test_wheel.py::test_a_cluster_starts_beside_a_package_named_services":
         "tests/e2e/test_user_package.py::test_a_package_named_services",
+    "tests/cli/test_init.py::test_the_job_of_a_new_project_runs": "tests/cli/test_init.py::test_the_test_of_a_new_project_passes",
     **_cases("tests/extending/test_extending.py::test_a_real_cluster_runs_the_job", ("acme-polled",), "acme-journal"),
     **_cases("tests/api/test_shipped_code.py::test_shipped_classes_are_one_class_in_records_keys_and_state", ("folder",),
         "zip"),
@@ -185,11 +191,8 @@ PROVED: dict[str, str] = {
     **_cases("tests/sql/test_long_queries.py::test_conditions", ("or",), "and"),
     **_cases("tests/sql/test_long_queries.py::test_many_choices", ("not in",), "in"),
     **_cases("tests/sql/test_long_queries.py::test_many_choices", ("case of a value",), "searched case"),
-    # The other colours of the same pages.
-    "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[dark]":
-        "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[light]",
     "tests/e2e/test_dashboard.py::test_a_phone_scrolls_no_page_sideways":
-        "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[light]",
+        "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[third]",
     # The other signal of two that one handler takes.
     "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[15]":
         "tests/embedded/test_cluster.py::test_a_stopped_command_leaves_nothing_behind[2]",

@@ -39,13 +39,12 @@ ON_SPARK_CLUSTER = (
 #: Units that take longest in make test, the longest first (of a run with --junitxml): at the end no worker waits for another
 #: that has just begun one of them.
 LONGEST = (
-    "spark-cluster",
     "spark",
+    "spark-cluster",
     "kafka",
-    "golden-spark",
     "tests/e2e/test_failures.py",
     "tests/e2e/test_bad_input.py",
-    "tests/connectors/postgres/test_jdbc_servers.py",
+    "databases",
     "tests/connectors/mysql/test_mysql_cdc.py",
     "tests/state/test_eviction_windows.py",
     "tests/cli/test_commands.py",
@@ -121,25 +120,28 @@ _ON_SPARK_BESIDE = (
 )
 #: Files that use the shared Kafka broker. A broker that only waits takes 3 % of a core.
 _ON_KAFKA = ("tests/connectors/kafka/", "tests/compat/test_kafka_examples.py", "tests/e2e/test_kafka.py")
+#: Files that use the shared PostgreSQL and MariaDB.
+_ON_DATABASES = ("tests/connectors/postgres/test_jdbc_servers.py", "tests/sql/test_jdbc_catalog.py")
 
 
 def unit_of(nodeid: str) -> str:
-    """Tests of one unit run in one worker. Those that share the Spark session of the process are two units, so that
-    neither is what the other workers wait for at the end: it takes seconds to start and minutes to warm up; likewise
-    those that share a Kafka broker and its schema registry. The golden cases are one unit an engine; else a file is
-    one."""
+    """Tests of one unit run in one worker. Those that share the Spark session of the process are one, which comes first: it
+    takes seconds to start and minutes to warm up, half a minute of CPU time; likewise those that share a Kafka broker
+    and its schema registry, or a PostgreSQL and a MariaDB. The golden cases are one unit an engine; else a file is one."""
     file = nodeid.partition("::")[0]
     if nodeid.endswith(_ON_SPARK) and file.startswith(_ON_SPARK_BESIDE):
-        return "golden-spark"
+        return "spark"
     if file in ON_SPARK_CLUSTER:
         return "spark-cluster"
     if file.startswith(_ON_KAFKA):
         return "kafka"
     if file == _GOLDEN and nodeid.endswith("]"):
         engine = nodeid[:-1].rpartition("-")[2]
-        return f"golden-{engine}"
+        return "spark" if engine == "spark" else f"golden-{engine}"
     if file == "tests/golden/test_recorded.py":
-        return "golden-spark"
+        return "spark"
+    if file in _ON_DATABASES:
+        return "databases"
     return "spark" if file.startswith("tests/spark/") else file
 
 

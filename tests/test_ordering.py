@@ -12,19 +12,19 @@ ROOT = Path(__file__).parents[1]
 
 def test_every_unit_and_package_that_is_named_is_there() -> None:
     named = {*LONGEST, *ON_SPARK_CLUSTER, *(f"tests/{name}" for name in PURE)}
-    there = {"spark", "spark-cluster", "kafka", *(f"golden-{engine}" for engine in ENGINES)}
+    there = {"spark", "spark-cluster", "kafka", "databases", *(f"golden-{engine}" for engine in ENGINES)}
     assert {name for name in named - there if not (ROOT / name).exists()} == set()
 
 
 def test_tests_that_share_a_spark_session_are_one_unit() -> None:
     assert unit_of("tests/spark/test_streaming.py::test_x[a-b]") == "spark"
-    assert unit_of("tests/golden/test_golden.py::test_same_rows[joins/inner-spark]") == "golden-spark"
+    assert unit_of("tests/golden/test_golden.py::test_same_rows[joins/inner-spark]") == "spark"
     assert unit_of("tests/golden/test_golden.py::test_same_rows[joins/inner-two]") == "golden-two"
     assert unit_of("tests/e2e/test_spark_bad_input.py::test_x") == "tests/e2e/test_spark_bad_input.py"
     kit = "tests/plan/outside/test_conformance.py::TestDebounce"
-    assert unit_of(f"{kit}::test_a_job_on_spark") == "golden-spark"
+    assert unit_of(f"{kit}::test_a_job_on_spark") == "spark"
     assert unit_of(f"{kit}::test_a_job") == "tests/plan/outside/test_conformance.py"
-    assert unit_of("tests/table/test_rows.py::test_both_engines_give_the_same_rows[spark]") == "golden-spark"
+    assert unit_of("tests/table/test_rows.py::test_both_engines_give_the_same_rows[spark]") == "spark"
 
 
 def test_files_that_share_a_cluster_with_spark_are_one_unit_in_their_order() -> None:

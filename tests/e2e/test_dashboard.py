@@ -154,14 +154,22 @@ def violations(page: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_without_errors_and_accessible(site: Site, scheme: str) -> None:
+#: Axe takes two seconds for a page. `make test` asks it about every third, `make test-long` about all.
+@pytest.mark.parametrize(
+    ("scheme", "every"),
+    [
+        pytest.param("light", 3, id="third"),
+        pytest.param("light", 1, id="light", marks=pytest.mark.long),
+        pytest.param("dark", 1, id="dark", marks=pytest.mark.long),
+    ],
+)
+def test_every_page_is_without_errors_and_accessible(site: Site, scheme: str, every: int) -> None:
     page, wrong = watched(site, color_scheme=scheme, reduced_motion="reduce")
     found: dict[str, list[str]] = {}
-    for address in site.addresses():
+    for place, address in enumerate(site.addresses()):
         page.goto(f"{site.url}/#{address}")
         settled(page)
-        if broken := violations(page):
+        if place % every == 0 and (broken := violations(page)):
             found[address] = broken
     assert found == {}
     assert wrong == []

@@ -83,9 +83,13 @@ def assert_as_recorded(rows: list[tuple[Any, ...]], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parallelism", "mode"),
     [
-        # Each query at 2 in both modes, and at 1 or at 4; at the other in `make soak`.
+        # Each query at 2 in both modes; at 1 or at 4 in `make test-long`; at the other in `make soak`.
         pytest.param(
-            name, p, mode, id=f"{name}-{p}-{mode}", marks=[pytest.mark.soak] if p == (4, 1)[i % 2] else []
+            name,
+            p,
+            mode,
+            id=f"{name}-{p}-{mode}",
+            marks=[] if p == 2 else [pytest.mark.soak if p == (4, 1)[i % 2] else pytest.mark.long],
         )
         for i, name in enumerate(QUERIES)
         for p, mode in ((1, "STREAMING"), (2, "STREAMING"), (4, "STREAMING"), (2, "AUTOMATIC"))

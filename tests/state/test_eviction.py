@@ -166,7 +166,7 @@ def test_equals_what_stays_in_memory(
     keys: list[tuple[int, ...]] = [(0, 1, 2, 3) if name == "intersect" else (0,)] * len(inputs)
     both = BothWays(make, keys, inputs, output, folder=tmp_path, limit_bytes=10_000, random=random)
     now = on_disk = 0
-    for _ in range(40):
+    for _ in range(25):
         side = int(random.integers(len(inputs)))
         both.process(source.batch(side), side)
         on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))

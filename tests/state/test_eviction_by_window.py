@@ -121,7 +121,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     source = Source(random, retracts)
     both = BothWays(make, [keys], [ROWS], out, folder=tmp_path, limit_bytes=3_000, random=random)
     on_disk = rows = 0
-    for _ in range(40):
+    for _ in range(25):
         both.process(source.batch())
         on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         act = int(random.integers(8))

@@ -96,7 +96,7 @@ def test_equals_what_stays_in_memory(
     source = Source(random)
     both = BothWays(make, [keys], [ROWS], out, folder=tmp_path, limit_bytes=3_000, random=random)
     on_disk = rows = now = 0
-    for _ in range(60):
+    for _ in range(40):
         both.process(source.batch())
         act = int(random.integers(9))
         both.checkpoints(act)

@@ -175,7 +175,7 @@ def test_equals_what_stays_in_memory(tmp_path: Path, name: str, seed: int) -> No
     # (Sessions that merge are merged in the order in which they began to be held.)
     rescales = not (spec.window.kind == "session" and "LISTAGG" in str(spec.aggregates))
     on_disk = rows = 0
-    for _ in range(30):
+    for _ in range(20):
         both.process(source.batch())
         on_disk = max(on_disk, *(tier(operator).count for operator in both.operators))
         act = int(random.integers(9))

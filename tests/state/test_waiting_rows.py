@@ -174,7 +174,7 @@ def test_equals_what_stays_in_memory(
         taken=in_order if name in ORDERED else changes,
     )  # fmt: skip
     most = 0
-    for _ in range(40):
+    for _ in range(25):
         side = int(random.integers(len(keys)))
         both.process(source.batch(versions="temporal join" in name and side == 1), side)
         most = max(most, on_disk(both.small))
@@ -226,7 +226,7 @@ def test_no_time_is_left_behind_at_the_end(tmp_path: Path) -> None:
     make, _, output, _ = CASES["sums of a while"]
     task = Subtask(make(), [ROWS], output, memory=StateMemory(20_000), local_dir=tmp_path)
     source = Rows(np.random.default_rng(1), retracts=False)
-    for _ in range(60):
+    for _ in range(40):
         task.process(source.batch(versions=False))
     task.watermark(MAX_WATERMARK)
     assert len(task.operator._pending) == 0
