@@ -88,20 +88,20 @@ class Gateway:
             _route("GET", "/info", self._info, role=Role.READ),
             _route("GET", "/api_versions", self._api_versions, role=Role.READ),
             _route("POST", "/sessions", self._open_session),
-            _route("GET", session, self._session_properties),
+            _route("GET", session, self._session_properties, changes=False),
             _route("DELETE", session, self._close_session),
-            _route("POST", f"{session}/heartbeat", self._heartbeat),
+            _route("POST", f"{session}/heartbeat", self._heartbeat, changes=False),
             _route("POST", f"{session}/configure-session", self._configure),
-            _route("GET", f"{session}/complete-statement", self._complete),
-            _route("GET", f"{session}/catalog", self._catalog),
-            _route("GET", f"{session}/tables", self._tables),
+            _route("GET", f"{session}/complete-statement", self._complete, changes=False),
+            _route("GET", f"{session}/catalog", self._catalog, changes=False),
+            _route("GET", f"{session}/tables", self._tables, changes=False),
             _route("POST", f"{session}/statements", self._execute),
             _route("POST", f"{session}/scripts", self._deploy),
             _route("POST", f"{session}/materialized-tables/{{table}}/refresh", self._refresh),
-            _route("GET", f"{operation}/status", self._status),
+            _route("GET", f"{operation}/status", self._status, changes=False),
             _route("POST", f"{operation}/cancel", self._cancel),
             _route("DELETE", f"{operation}/close", self._close_operation),
-            _route("GET", f"{operation}/result/{{token}}", self._result),
+            _route("GET", f"{operation}/result/{{token}}", self._result, changes=False),
         ]
         unknown = _route("GET", "/{rest:path}", _unknown, "POST", "PUT", "PATCH", "DELETE", role=Role.READ)
         mounts = [Mount(f"/{version}", routes=[*api, unknown]) for version in VERSIONS]
@@ -253,9 +253,18 @@ def _shape(page: Page, row_format: str, path: str) -> dict[str, Any]:
     return answer
 
 
-def _route(method: str, path: str, handler: Handler, *more: str, role: Role = Role.SUBMIT) -> Route:
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *more: str,
+    role: Role = Role.SUBMIT,
+    changes: bool = True,
+) -> Route:
+    """``changes``: False for what only reads, which is not audited."""
+
     async def answered(request: Request) -> Response:
-        require(request.scope, role)
+        require(request.scope, role, changes=changes)
         found = await handler(request)
         return (
             found if isinstance(found, Response) else Response(encoded(found), media_type="application/json")

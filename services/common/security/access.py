@@ -105,13 +105,13 @@ class Access:
         return Identity(name, role, "certificate") if name and role is not None else None
 
 
-def require(scope: Scope, role: Role) -> None:
+def require(scope: Scope, role: Role, *, changes: bool = True) -> None:
     """Raises ForbiddenError if the sender of the request has a lesser role. What asks for more than ``read`` is
-    written to the audit log."""
+    written to the audit log, unless it ``changes`` nothing: then only its refusals are."""
     identity = scope.get(IDENTITY)
     if not isinstance(identity, Identity):
         raise InternalError("a request reached its handler without passing the gate")
-    scope[NEEDED] = role
+    scope[NEEDED] = role if changes else Role.READ
     if identity.role < role:
         raise ForbiddenError(
             f"the role '{role.word}' is needed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import httpx
 import pytest
 
 from penstock.config import GATEWAY_SESSIONS, GATEWAY_THREADS
+from penstock_services.common.security.front_door import front_door
+from penstock_services.common.security.tokens import digest
 from penstock_services.gateway import main
 from penstock_services.gateway.app import Gateway
 from penstock_services.gateway.sessions import Sessions
@@ -274,3 +277,29 @@ async def test_the_catalog_is_shown_without_passwords(client: Client, tmp_path: 
         for t in (await client.get("/tables?catalog=default_catalog&database=default_database"))["tables"]
     ] == ["a", "v"]
     assert "unknown database" in (await client.get("/tables?catalog=kept&database=no"))["errors"][0]
+
+
+async def test_only_what_changes_something_is_audited(tmp_path) -> None:
+    tokens, audit = tmp_path / "tokens.yaml", tmp_path / "audit.jsonl"
+    tokens.write_text(json.dumps([{"name": "me", "role": "submit", "sha256": digest("w" * 32)}]))
+    config = {"security.rest.tokens-file": str(tokens), "security.audit.file": str(audit)}
+    app = Gateway(Sessions({}, idle_s=60, most=2)).app(front_door(config, "0.0.0.0", "k"))
+    transport, headers = httpx.ASGITransport(app=app), {"authorization": f"Bearer {'w' * 32}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
+        session = f"/v2/sessions/{(await http.post('/v2/sessions', json={})).json()['sessionHandle']}"
+        started = await http.post(f"{session}/statements", json={"statement": "SHOW TABLES"})
+        operation = f"{session}/operations/{started.json()['operationHandle']}"
+        for path in (session, f"{operation}/status", f"{operation}/result/0", f"{session}/catalog"):
+            assert (await http.get(path)).status_code == 200
+        await http.post(f"{session}/heartbeat", json={})
+        del http.headers["authorization"]
+        assert (await http.get(session)).status_code == 401
+        http.headers.update(headers)
+        assert (await http.delete(session)).status_code == 200
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [(line["method"], line["status"]) for line in lines] == [
+        ("POST", 200),
+        ("POST", 200),
+        ("GET", 401),
+        ("DELETE", 200),
+    ]
