@@ -42,4 +42,5 @@ async def _page(
     message = RequestClusterOverview(after=after)
     subject = subjects.to_resourcemanager(message)
     page: ClusterOverview = await request(transport, subject, message, ClusterOverview, **options)
-    return page
+    # A resource manager of a version before ``count`` sends all task managers in one page.
+    return msgspec.structs.replace(page, count=max(page.count, len(page.taskmanagers)))

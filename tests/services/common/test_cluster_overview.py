@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.bus import MemoryBus, Subjects, encode, serve_typed
@@ -77,3 +79,17 @@ def test_the_totals_have_no_task_managers() -> None:
 def test_pages_of_two_leaders_are_not_put_together() -> None:
     with pytest.raises(BrokerError, match="another resource manager"):
         asked([core_of(300), core_of(300, epoch=4)], cluster_overview)
+
+
+def test_a_resource_manager_before_pages_counts_its_task_managers() -> None:
+    """It knows neither ``after`` nor ``count``, and sends all task managers."""
+
+    class Old:
+        def step(self, event: Any, now_ms: int) -> list[Any]:
+            [answer] = [
+                e for e in core_of(3).step(Asked(1, RequestClusterOverview()), 0) if isinstance(e, Answer)
+            ]
+            return [replace(answer, reply=msgspec.structs.replace(answer.reply, count=0))]
+
+    for ask in (cluster_totals, cluster_overview):
+        assert asked([Old()], ask).count == 3  # type: ignore[list-item]
