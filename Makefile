@@ -126,7 +126,7 @@ chaos: $(STAMP) ## kill, stop and cut off a real cluster's processes: FAULTS=200
 	$(BIN)/python -m tests.chaos --faults $(FAULTS)
 
 # Extras of the image of deploy/, which has every connector.
-EXTRAS := avro delta faker iceberg kafka mqtt mysql nkeys oidc otel postgres postgres-cdc protobuf rabbitmq spark
+EXTRAS := avro delta faker iceberg kafka mqtt mysql nkeys oidc otel postgres postgres-cdc protobuf rabbitmq sandbox spark
 LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet
 lock: ## pin all dependencies anew (needs uv on the PATH)
 	$(LOCK) --all-extras pyproject.toml -o requirements.lock
