@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.config import MAX_PACKAGES, PACKAGES_KEPT_MS
 from penstock.errors import SpecError
+from penstock.log_events import EventLog
 from penstock.messages import layout
 from penstock_services.common.http import NotFoundError, TooLargeError
 
 if TYPE_CHECKING:
     from penstock.ports import Clock, Store
+
+_log = EventLog("penstock.rest")
 
 ENDINGS = (".zip", ".whl", ".py")
 #: Bounds of what a package unpacks to.
@@ -40,6 +44,12 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uploaded_ms: int
     entry: str = ""
+
+
+class TooManyPackagesError(SpecError):
+    """The cluster keeps as many code packages as it may."""
+
+    code = "PS-TOO-MANY-PACKAGES"
 
 
 def read_package(name: str, data: bytes) -> tuple[bytes, str]:
@@ -159,21 +169,45 @@ def program_of(package: Package, entry: str) -> str:
 
 
 class Packages:
-    """The packages of a cluster, in its object store."""
+    """The packages of a cluster, in its object store. ``most``: so many are kept; ``kept_ms``: for so long after their
+    upload, 0: until they are deleted."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, most: int = MAX_PACKAGES.default, kept_ms: int = 0
+    ) -> None:
         self._store = store
+        self._most = most
+        self._kept_ms = kept_ms
         self._clock = clock
 
     async def add(self, name: str, data: bytes) -> Package:
-        """Keeps a package. The same content under the same name is kept once. Raises as ``read_package``."""
+        """Keeps a package. The same content under the same name is kept once. Raises as ``read_package``,
+        and TooManyPackagesError if the cluster keeps as many as it may."""
         content, entry = await asyncio.to_thread(read_package, name, data)
         package_id = f"{hashlib.sha256(content).hexdigest()}_{name}"
         package = Package(id=package_id, name=name, uploaded_ms=self._clock.now_ms(), entry=entry)
+        await self._make_room(package)
         # The content comes first, so that what is listed can be run.
         await self._store.put(layout.package_content_key(package_id), content)
         await self._store.create(layout.package_key(package_id), msgspec.json.encode(package))
         return await self.find(package_id)
+
+    async def _make_room(self, package: Package) -> None:
+        """Deletes the packages that are too old, and raises TooManyPackagesError if too many are left beside this one."""
+        others = [other for other in await self.all() if other.id != package.id]
+        until_ms = package.uploaded_ms - self._kept_ms
+        old = [other for other in others if self._kept_ms and other.uploaded_ms < until_ms]
+        for other in old:
+            await self._delete(other)
+            _log.info("package_expired", package=other.id, uploaded_ms=other.uploaded_ms)
+        left = len(others) - len(old)
+        if left >= self._most:
+            raise TooManyPackagesError(
+                "the cluster keeps as many code packages as it may",
+                expected=f"fewer than {self._most} packages ({MAX_PACKAGES.key})",
+                got=f"{left} packages, the oldest {others[-1].id}",
+                remedy=f"delete one (DELETE /jars/ID), or set {PACKAGES_KEPT_MS.key}, which deletes old ones",
+            )
 
     async def all(self) -> list[Package]:
         """All packages, the latest first."""
@@ -208,4 +242,7 @@ class Packages:
     async def delete(self, package_id: str) -> None:
         """Deletes a package. Jobs that run from it go on. Raises NotFoundError if there is none."""
         package = await self.find(package_id)
+        await self._delete(package)
+
+    async def _delete(self, package: Package) -> None:
         await self._store.delete([layout.package_key(package.id), layout.package_content_key(package.id)])

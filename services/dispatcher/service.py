@@ -94,7 +94,12 @@ class DispatcherService:
             cluster=context.subjects.cluster,
             own_log=self.own_log,
             events=events,
-            packages=Packages(store, context.clock),
+            packages=Packages(
+                store,
+                context.clock,
+                most=conf.MAX_PACKAGES.read(context.config),
+                kept_ms=conf.PACKAGES_KEPT_MS.read(context.config),
+            ),
         )
 
     async def _serve(self, rest: Rest, listener: socket.socket, door: FrontDoor) -> None:

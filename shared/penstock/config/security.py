@@ -189,6 +189,22 @@ MAX_PACKAGE_BYTES = define(
     scope="cluster",
     least=1,
 )
+MAX_PACKAGES = define(
+    "security.submission.max-packages",
+    1_000,
+    parse_int,
+    "How many [code packages](packages.md) the cluster keeps. Another one is refused until one is deleted.",
+    scope="cluster",
+    least=1,
+)
+PACKAGES_KEPT_MS = define(
+    "security.submission.packages-kept",
+    0,
+    parse_duration_ms,
+    "A [code package](packages.md) that was uploaded longer ago is deleted at the next upload; jobs that were run from it "
+    "have copies. 0: it stays until somebody deletes it.",
+    scope="cluster",
+)
 TAP_ROLE = define(
     "security.tap.role",
     "submit",

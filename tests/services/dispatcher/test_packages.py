@@ -18,7 +18,13 @@ from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher import packages
 from penstock_services.dispatcher.multipart import uploaded_file
 from penstock_services.dispatcher.package_api import arguments, asked_of, configuration, job_id_of
-from penstock_services.dispatcher.packages import Package, Packages, program_of, read_package
+from penstock_services.dispatcher.packages import (
+    Package,
+    Packages,
+    TooManyPackagesError,
+    program_of,
+    read_package,
+)
 from penstock_services.dispatcher.policy import Policy
 from penstock_services.dispatcher.rest import described
 from penstock_services.dispatcher.views.packages import RunApplication, RunPackage
@@ -223,3 +229,43 @@ async def test_a_cluster_without_python_takes_no_packages(front) -> None:
     front.submitter._policy = Policy({SUBMISSION_KINDS.key: "sql"})
     reply = await front.http.post("/jars/upload", files=files)
     assert (reply.status_code, "takes no specs with 'python'" in reply.text) == (403, True)
+
+
+class At:
+    ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing waits")
+
+    monotonic_ms = now_ms
+
+
+async def test_a_cluster_keeps_only_so_many_packages() -> None:
+    clock = At()
+    packages = Packages(MemoryStore(), clock, most=2)
+    first = await packages.add("a.py", b"print(1)")
+    clock.ms = 1
+    await packages.add("b.py", b"print(1)")
+    assert await packages.add("a.py", b"print(1)") == first  # the same again
+    with pytest.raises(TooManyPackagesError, match="as many code packages") as caught:
+        await packages.add("c.py", b"print(1)")
+    assert first.id in (caught.value.got or "")
+    await packages.delete(first.id)
+    await packages.add("c.py", b"print(1)")
+    assert {p.name for p in await packages.all()} == {"b.py", "c.py"}
+
+
+async def test_old_packages_make_room() -> None:
+    store, clock = MemoryStore(), At()
+    packages = Packages(store, clock, most=2, kept_ms=100)
+    old = await packages.add("a.py", b"print(1)")
+    clock.ms = 100
+    await packages.add("b.py", b"print(1)")
+    assert len(await packages.all()) == 2  # not older than they are kept
+    clock.ms = 101
+    await packages.add("c.py", b"print(1)")
+    assert {p.name for p in await packages.all()} == {"b.py", "c.py"}
+    assert not [key for key, _ in await store.list("") if old.id in key]
