@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
 
 class Submitted(Shape, frozen=True, kw_only=True):
-    """An accepted job. ``created``: False if a job with this id already existed."""
+    """An accepted job. ``created``: False if a job with this id already existed. ``warnings``: of secrets in plain text."""
 
     job_url: str = msgspec.field(name="jobUrl")
     # Of ours.
     jobid: str
     name: str
     created: bool
+    warnings: tuple[str, ...] = ()
 
 
 class ClientAlive(Shape, frozen=True, kw_only=True):
@@ -166,7 +167,9 @@ class JobApi:
         reply = await self._submitter.submit(spec, who=identity_of(request.scope))
         about(request.scope, job_id=reply.job_id, job_name=reply.name)
         url = f"/jobs/{reply.job_id}"
-        return Submitted(job_url=url, jobid=reply.job_id, name=reply.name, created=reply.created)
+        return Submitted(
+            job_url=url, jobid=reply.job_id, name=reply.name, created=reply.created, warnings=reply.warnings
+        )
 
     async def _jobs(self, _: Request) -> jobs.JobIds:
         return jobs.job_ids(await self._directory.overviews())

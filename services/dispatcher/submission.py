@@ -20,6 +20,7 @@ from penstock.bus import request
 from penstock.config import RECOVERY_PATH
 from penstock.errors import PenstockError
 from penstock.jobgraph.graph import encode_job_graph
+from penstock.jobgraph.plain_secrets import plain_secrets
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobAccepted, JobSpec, RunJob, SubmitReply
 from penstock.snapshots.footers import summarise
@@ -162,9 +163,11 @@ class Submitter:
         if not created and (known := await self._accepted(job_id)) is not None:
             name = known.name
         self._logger.info("job_accepted", job_id=job_id, name=name, created=created)
+        if warnings := plain_secrets(graph):
+            self._logger.warning("plain_secrets", job_id=job_id, secrets=list(warnings))
         self._on_accepted(job_id)
         await self._run(job_id)
-        return SubmitReply(job_id=job_id, name=name, created=created)
+        return SubmitReply(job_id=job_id, name=name, created=created, warnings=warnings)
 
     def _trace(self, name: str, job_id: str, begun_ms: int, error: str | None = None) -> None:
         self._tracer.export(Span(name, begun_ms, self._clock.now_ms(), job_id, {"jobId": job_id}, error))

@@ -182,6 +182,8 @@ class SubmitReply(Message, frozen=True, kw_only=True, tag="submit-reply"):
     name: str
     #: False if a job with this id already existed, so that the submission was a repeat.
     created: bool = True
+    #: What the user is to be told, though it is no error.
+    warnings: tuple[str, ...] = ()
 
 
 class RunJob(Message, frozen=True, kw_only=True, tag="run-job"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as conf
 from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError, nested_too_deeply
+from penstock.jobgraph.plain_secrets import plain_secrets
 from penstock.jobgraph.specs import SinkSpec
 from penstock.plan import nodes as n
 from penstock.plan.compiled import decode_plan, encode_plan
@@ -104,6 +105,8 @@ class SqlSession:
         self.catalog.warnings.clear()
         try:
             result = self._run(statement)
+            if result.job is not None:
+                self.catalog.warnings.extend(plain_secrets(result.job.job_graph))
             if self.catalog.warnings:
                 result = replace(result, warnings=tuple(dict.fromkeys(self.catalog.warnings)))
             return result
