@@ -1,8 +1,8 @@
 """What a dispatcher's REST takes with many jobs and task managers: a real dispatcher and resource manager, NATS and Valkey,
 and masters and task managers that are simulated (``bench.simulated``).
 
-Printed are the p50 and p99 of ``GET /jobs/overview``, ``/taskmanagers`` and ``/overview`` over one kept connection, with
-pauses between the requests as a page that polls makes them, as the time that the client waits and as the CPU time that the
+Printed are the p50 and p99 of ``GET /jobs/overview``, ``/taskmanagers``, ``/overview``, ``/metrics`` and ``/jobs/why`` over
+one kept connection, with pauses between the requests as a page that polls makes them, as the time that the client waits and as the CPU time that the
 dispatcher used from the one request's begin to the next one's; and how many small job graphs a second are accepted from 16
 clients. On a machine that does other things the CPU times say more.
 
@@ -123,6 +123,8 @@ async def measure(arguments: argparse.Namespace, root: Path) -> None:
         print(f"{arguments.jobs} jobs, {arguments.taskmanagers} task managers")
         for path in ("/jobs/overview", "/taskmanagers", "/overview"):
             await polled(url, pid, path, arguments.requests, pause_s)
+        for path in ("/metrics", "/jobs/why"):  # they ask all masters, at most once a second
+            await polled(url, pid, path, arguments.requests // 10, pause_s)
         await submissions(url, pid, arguments.submissions)
     except httpx.HTTPError:
         print((root / "log").read_text()[-4000:], file=sys.stderr)

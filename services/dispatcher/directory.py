@@ -30,6 +30,7 @@ from penstock.messages.task_manager import (
 from penstock_services.common.cluster_overview import cluster_overview, cluster_totals
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 from penstock_services.dispatcher.overviews import Overviews
+from penstock_services.dispatcher.shared_answer import SharedAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -44,6 +45,8 @@ COMMAND_DEADLINE_S = 10.0
 TASKMANAGER_DEADLINE_S = 5.0
 #: A slot that is in a long step does not answer its task manager, which waits for 2 s.
 TAP_TIMEOUT_S = 4.0
+#: So old may the details of all jobs be that are given to somebody: those who poll do so each second, or more seldom.
+SHARED_MS = 1_000
 _details = msgspec.json.Decoder(JobDetails)
 _overview = msgspec.json.Decoder(JobOverview)
 
@@ -51,8 +54,8 @@ _overview = msgspec.json.Decoder(JobOverview)
 class JobDirectory:
     """Finds jobs and forwards requests to their masters, and to task managers.
 
-    ``remember``: the clock by which rows of lists are remembered; ``changed`` must be told of each event then. None: each
-    list asks all masters.
+    ``remember``: the clock by which rows of lists are remembered, and details of all jobs are shared by those who ask at the
+    same time; ``changed`` must be told of each event then. None: each list asks all masters.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class JobDirectory:
         self._remembered = (
             None if remember is None else Overviews(self._active_ids, self.ended, self._overview_of, remember)
         )
+        self._all_details = None if remember is None else SharedAnswer(self._ask_all, remember, SHARED_MS)
 
     # -- one job -------------------------------------------------------------------------
 
@@ -168,13 +172,19 @@ class JobDirectory:
         """An event has told that something about the job has changed."""
         if self._remembered is not None:
             self._remembered.changed(job_id)
+        if self._all_details is not None:
+            self._all_details.outdated()
 
     async def _active_ids(self) -> list[str]:
         listed = await self._store.list(layout.ACTIVE_PREFIX)
         return [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
 
     async def active(self) -> list[JobDetails]:
-        """Active jobs in the order of their start."""
+        """Active jobs in the order of their start, with details that are ``SHARED_MS`` old at most. They and the list
+        must not be changed."""
+        return await (self._ask_all() if self._all_details is None else self._all_details.get())
+
+    async def _ask_all(self) -> list[JobDetails]:
         ids = await self._active_ids()
         found = await asyncio.gather(*(self._if_known(job_id) for job_id in ids))
         return sorted((d for d in found if d is not None), key=lambda d: (d.start_ms, d.job_id))
