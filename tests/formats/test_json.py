@@ -257,6 +257,45 @@ def test_decimals_are_written_plain():
     assert get_format("json").encoder(schema, {}).encode(batch) == [b'{"d":0.000000000,"a":[1.500000000]}']
 
 
+def test_variants_are_json_values():
+    schema = Schema.of(("id", t.IntType()), ("v", t.VariantType()), ("a", t.ArrayType(t.VariantType())))
+    lines = b"""{"id": 1, "v": {"b": 1.50, "a": [null, 1e3]}, "a": [1.10, "x", null]}
+{"id": 2, "v": null}
+{"v": "text", "a": []}
+{"id": "4", "v": {"k": [1, true]}}
+{"id": "5", "v": {"k": 12345678901234567890.50}}
+{"id": 6, "v": {"k": 1, "k": 2}}"""
+    found: list = []
+    batch = decoder(schema, bad=found).decode_batch(lines, "here")
+    rows = batch.to_pylist()
+    assert rows == [
+        (1, '{"a":[null,1000.0],"b":1.5}', ["1.1", '"x"', None]),
+        (2, None, None),
+        (None, '"text"', []),
+        (4, '{"k":[1,true]}', None),
+        (5, '{"k":12345678901234567890.5}', None),
+    ]
+    [(error, _, _)] = found  # a key that is there twice
+    assert "here, line 6, column 'v'" in error.where
+    assert decoder(schema).decode_batch(lines[: lines.index(b'{"id": "4"')], "here").to_pylist() == rows[:3]
+    written = get_format("json").encoder(schema, {}).encode(batch)
+    assert written[0] == b'{"id":1,"v":{"a":[null,1000.0],"b":1.5},"a":[1.1,"x",null]}'
+    assert written[1] == b'{"id":2,"v":null,"a":null}'
+
+
+def test_columns_beside_a_variant_keep_their_values():
+    schema = Schema.of(
+        ("id", t.IntType()),
+        ("v", t.VariantType()),
+        ("d", t.DecimalType(30, 10)),
+        ("f", t.DoubleType()),
+        ("s", t.VarCharType()),
+    )
+    line = b'{"id": "1", "v": 1e0, "d": 12345678901234567890.25, "f": 1.5, "s": {"a": [1.50], "a": 2.5}}'
+    [row] = decoder(schema).decode([line], where).to_pylist()
+    assert row == (1, "1.0", Decimal("12345678901234567890.25"), 1.5, '{"a":2.5}')
+
+
 def test_options_and_types_are_checked():
     json = get_format("json")
     with pytest.raises(ConnectorError, match="ignore-parse-error'"):

@@ -124,7 +124,7 @@ def _hash_fixed(values: np.ndarray) -> np.ndarray:
 def _hash_arrow(column: Column) -> np.ndarray:
     array = column.values
     match column.type:
-        case t.CharType() | t.VarCharType() | t.BinaryType() | t.VarBinaryType():
+        case t.CharType() | t.VarCharType() | t.BinaryType() | t.VarBinaryType() | t.VariantType():
             offsets, data = offsets_and_bytes(array)
             return _hash_bytes(data, offsets.astype(np.int64))
         case t.DecimalType():

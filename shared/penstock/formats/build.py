@@ -16,12 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.functions.variant import canonical
 from penstock.types import logical as t
 from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import msgspec
 
 #: Decimals of any precision, rounded as Flink does.
 EXACT = Context(prec=76, rounding=ROUND_HALF_UP)
@@ -102,7 +105,16 @@ def build_array(type_: t.LogicalType, values: list[Any]) -> pa.Array:
             return _maps(type_, element, t.IntType(), values)
         case t.RowType():
             return _rows(type_, values)
+        case t.VariantType():
+            return pa.array([_variant(v) for v in values], pa.string())
     return pa.array(values, external_arrow_type(type_))
+
+
+def _variant(value: msgspec.Raw | None) -> str | None:
+    """The stored form of a JSON value; null is NULL, as for every other type."""
+    if value is None or bytes(value).strip() == b"null":
+        return None
+    return canonical(bytes(value).decode())
 
 
 def _decimals(type_: t.DecimalType, values: list[Any]) -> pa.Array:

@@ -83,6 +83,8 @@ def wire_type(type_: t.LogicalType, *, required: bool, path: str) -> Any:
             out = dict[str, int]
         case t.RowType(fields=fields):
             out = record_struct([(f.name, f.type) for f in fields], required=required, path=path)
+        case t.VariantType():
+            out = msgspec.Raw
         case t.NullType():
             return None
         case _:

@@ -129,6 +129,8 @@ def wire_values(type_: t.LogicalType, array: pa.Array, *, iso: bool) -> list[Any
         case t.DecimalType(scale=scale) if scale > 6:
             # Only such decimals have an exponent in their text (0E-9).
             return [None if v is None else msgspec.Raw(format(v, "f").encode()) for v in array.to_pylist()]
+        case t.VariantType():
+            return [None if v is None else msgspec.Raw(v.encode()) for v in array.to_pylist()]
         case t.DayTimeIntervalType():
             return [None if v is None else v // 1000 for v in array.cast(pa.int64()).to_pylist()]
         case t.ArrayType(element=element):

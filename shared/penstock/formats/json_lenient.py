@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import math
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,20 @@ import msgspec
 from penstock.errors import RecordError
 from penstock.formats.build import EXACT
 from penstock.formats.reporting import shorten
+from penstock.functions.variant import canonical
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.types.logical import Schema
 
 _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
 #: The least number that is nearer to FLOAT's infinity than to its greatest value.
 _BEYOND_FLOAT = (2 - 2.0**-24) * 2.0**127
-_encode = msgspec.json.Encoder(decimal_format="number").encode
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=Decimal).encode
 
 
 def _has_decimal(type_: t.LogicalType) -> bool:
@@ -50,7 +52,11 @@ class LenientConverter:
         self._null_on_error = null_on_error
         # Beside a DECIMAL, numbers with a fraction keep all their digits, as in Flink.
         exact = any(_has_decimal(f.type) for f in schema.fields)
-        self._parse = msgspec.json.Decoder(float_hook=Decimal if exact else None).decode
+        self._parse: Callable[[bytes], Any] = msgspec.json.Decoder(
+            float_hook=Decimal if exact else None
+        ).decode
+        if any(t.holds_variant(f.type) for f in schema.fields):
+            self._parse = _parse_exactly
 
     def convert(self, message: bytes) -> tuple[Any, ...]:
         """The row of one record. Raises RecordError, which names the column that does not fit, and MsgspecError or
@@ -143,6 +149,8 @@ class LenientConverter:
             case t.RowType(fields=fields):
                 record = _object(value)
                 return {f.name: self._field(record, f.name, f.type, f"{path}.{f.name}") for f in fields}
+            case t.VariantType():
+                return canonical(_written(value))
             case t.NullType():
                 return None
         raise TypeError(f"{type_} has no JSON form")
@@ -188,6 +196,49 @@ def _decimal(value: Any, type_: t.DecimalType) -> Decimal:
 
 def _text(value: Any) -> str:
     return _encode(value).decode()
+
+
+class _Written(Decimal):
+    """A number with a fraction or an exponent, with the text that stands in the record."""
+
+    text: str
+
+
+class _Repeating(dict[str, Any]):
+    """An object that has a key twice. A VARIANT refuses it; other columns take the last value."""
+
+
+def _parse_exactly(message: bytes) -> Any:
+    """The record with all digits of its numbers, which a VARIANT keeps."""
+
+    def number(text: str) -> _Written:
+        made = _Written(text)
+        made.text = text
+        return made
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        return made if len(made) == len(items) else _Repeating(made)
+
+    def constant(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        text = bytes(message).decode()
+        return json.loads(text, parse_float=number, parse_constant=constant, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as err:
+        raise RecordError("the record is not JSON", expected="one JSON object", got=str(err)) from None
+
+
+def _written(value: Any) -> str:
+    """A parsed value as JSON text again."""
+    if isinstance(value, _Repeating):
+        raise ValueError("an object has a key twice")
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{_written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return value.text if isinstance(value, _Written) else json.dumps(value)
 
 
 def _cut(value: dt.datetime, precision: int) -> dt.datetime:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BIGINT = t.BigIntType(nullable=False)
 _JSON = t.VarCharType(2000, nullable=False)
-_UNORDERED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType)
+_UNORDERED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType, t.VariantType)
 #: Alias -> name of the aggregate.
 ALIASES = {"STDDEV": "STDDEV_SAMP", "VARIANCE": "VAR_SAMP"}
 

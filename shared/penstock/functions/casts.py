@@ -20,6 +20,7 @@ from penstock.functions.inference import castable, same_type, string_literal, us
 from penstock.functions.number_casts import FLOATS, _wrap, nonzero, to_decimal, to_number
 from penstock.functions.parsing import parse_iso_timestamps, parser
 from penstock.functions.signature import FunctionDef, Resolution, literal_value, register
+from penstock.functions.variant import to_type
 from penstock.functions.vector import Scalar, column_from_storage, is_null, retyped
 from penstock.functions.zones import instant_us, local_us
 from penstock.types import logical as t
@@ -48,7 +49,8 @@ def _resolve(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     try_ = call.name == "TRY_CAST"
     if try_ and call.zone != "UTC" and uses_zone(source, target):
         call.extra.append(string_literal(call.zone))
-    return call.types, target.with_nullable(try_ or source.nullable)
+    # A VARIANT may be JSON's null.
+    return call.types, target.with_nullable(try_ or source.nullable or isinstance(source, t.VariantType))
 
 
 def _bind(lenient: bool) -> Callable[[Call], Any]:
@@ -72,6 +74,8 @@ def _fails(call: Call) -> bool:
 
 def _total(source: t.LogicalType, target: t.LogicalType) -> bool:
     """Whether the cast succeeds for every value."""
+    if t.holds_variant(source):
+        return same_type(source, target)
     if isinstance(source, t.STRINGS):
         return isinstance(target, (*t.STRINGS, *t.BINARIES))
     nested = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
@@ -102,6 +106,8 @@ def converter(
         return lambda column: retyped(column, target)
     if isinstance(source, t.NullType):
         return lambda column: Column.nulls(target, len(column))
+    if isinstance(source, t.VariantType):
+        return to_type(target, lambda column: Column(target, fit_text(column.values, target)), lenient)
     if isinstance(target, t.STRINGS):
         return _to_string(source, target, zone)
     if isinstance(source, t.STRINGS):

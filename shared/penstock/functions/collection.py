@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import RecordError
 from penstock.functions.collection_types import (
     INT,
+    ORDERED,
     cardinality_type,
     container,
     entries_type,
@@ -33,7 +34,9 @@ from penstock.functions.signature import (
     FunctionDef,
     Resolution,
     register,
+    rowwise,
 )  # fmt: skip
+from penstock.functions.variant import item, resolve_item
 from penstock.functions.vector import Scalar, as_column, is_null, retyped
 from penstock.types import logical as t
 from penstock.types.column import Column
@@ -140,6 +143,8 @@ register(FunctionDef("ROW", _resolve_row, _bind_row))
 def _resolve_item(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     call.count(2)
     container, index = call.types
+    if isinstance(container, t.VariantType):
+        return resolve_item(call)
     if isinstance(container, t.ArrayType) and isinstance(index, (*t.INTEGERS, t.NullType)):
         return [container, INT.with_nullable(index.nullable)], container.element.with_nullable(True)
     if isinstance(container, t.MapType):
@@ -156,6 +161,8 @@ def _resolve_item(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]
 
 def _bind_item(call: Call) -> Any:
     container = call.args[0].type
+    if isinstance(container, t.VariantType):
+        return rowwise(call, item)
     if isinstance(container, t.MapType):
         return external_rows(call, lambda entries, key: dict(entries).get(key))
     if isinstance(container, t.RowType):
@@ -194,7 +201,10 @@ def _array_item(call: Call) -> Any:
 
 register(
     FunctionDef(
-        "ITEM", _resolve_item, _bind_item, fails=lambda call: isinstance(call.args[0].type, t.ArrayType)
+        "ITEM",
+        _resolve_item,
+        _bind_item,
+        fails=lambda call: isinstance(call.args[0].type, (t.ArrayType, t.VariantType)),
     )
 )
 
@@ -297,16 +307,16 @@ _define("ARRAY_UNION", two_arrays(lambda a, b: a), lambda a, b: _unique([*a, *b]
 _define("ARRAY_JOIN", container(ARRAY, lambda array: STRING, STR, STR, optional=1), _join)
 _define(
     "ARRAY_MAX",
-    container(ARRAY, lambda array: array.element, always=True),
+    container(ORDERED, lambda array: array.element, always=True),
     lambda a: max((v for v in a if v is not None), default=None),
 )
 _define(
     "ARRAY_MIN",
-    container(ARRAY, lambda array: array.element, always=True),
+    container(ORDERED, lambda array: array.element, always=True),
     lambda a: min((v for v in a if v is not None), default=None),
 )
 _define("ARRAY_SLICE", container(ARRAY, lambda array: array, AS_INT, AS_INT, optional=1), _slice)
-_define("ARRAY_SORT", container(ARRAY, lambda array: array, BOOL, BOOL, optional=2), _sort, nulls=True)
+_define("ARRAY_SORT", container(ORDERED, lambda array: array, BOOL, BOOL, optional=2), _sort, nulls=True)
 _define("MAP_KEYS", container(MAP, lambda map_: t.ArrayType(map_.key)), lambda m: [k for k, _ in m])
 _define("MAP_VALUES", container(MAP, lambda map_: t.ArrayType(map_.value)), lambda m: [v for _, v in m])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.functions.inference import common_type
-from penstock.functions.signature import Resolution
+from penstock.functions.signature import ARRAY, Param, Resolution
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 
 INT = t.IntType()
+#: An array whose elements have an order, which a VARIANT has not.
+ORDERED = Param(
+    "an array of values with an order", lambda type_: None if t.holds_variant(type_) else ARRAY.accept(type_)
+)
 
 
 def container(

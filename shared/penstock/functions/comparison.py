@@ -213,7 +213,7 @@ def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
             common = _beside_text(call.types)
         else:
             common = targets[1] if isinstance(first, t.STRINGS) else targets[0]
-    if common is None:
+    if common is None or t.holds_variant(common):
         call.fail("values of types that can be compared")
     if isinstance(common, t.NullType):
         common = t.VarCharType()

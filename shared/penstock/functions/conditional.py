@@ -344,7 +344,7 @@ def _bind_nullif(call: Call) -> Any:
 
 def _resolve_extreme(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalType]:
     common = _common(call, call.types) if call.args else call.fail("at least one value")
-    if isinstance(common, (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType)):
+    if isinstance(common, (t.ArrayType, t.MapType, t.MultisetType, t.RowType, t.RawType, t.VariantType)):
         call.fail("values that have an order")
     return [common.with_nullable(x.nullable) for x in call.types], common
 

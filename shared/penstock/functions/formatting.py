@@ -27,7 +27,7 @@ def to_text(column: Column, zone: str = "UTC") -> pa.StringArray:
     """The column as text of unlimited length; NULL stays NULL."""
     type_ = column.type
     match type_:
-        case t.CharType() | t.VarCharType():
+        case t.CharType() | t.VarCharType() | t.VariantType():
             return column.values
         case t.BinaryType() | t.VarBinaryType():
             return _strings(

@@ -145,6 +145,10 @@ def castable(source: t.LogicalType, target: t.LogicalType) -> bool:
         return True
     if isinstance(source, t.RawType) or isinstance(target, (t.NullType, t.RawType)):
         return False
+    if isinstance(source, t.VariantType):
+        return isinstance(
+            target, (t.BooleanType, *NUMERIC, *t.STRINGS, *t.BINARIES, t.DateType, *t.TIMESTAMPS)
+        )
     if isinstance(target, t.STRINGS):
         return True
     if isinstance(source, t.STRINGS):
@@ -277,6 +281,8 @@ def decimal_text(unscaled: int, scale: int) -> str:
 
 def comparison_types(a: t.LogicalType, b: t.LogicalType, equality: bool) -> Sequence[t.LogicalType] | None:
     """The types to which both sides of a comparison are cast; None if they cannot be compared."""
+    if t.holds_variant(a) or t.holds_variant(b):
+        return None
     if isinstance(a, t.NullType) or isinstance(b, t.NullType):
         other = b if isinstance(a, t.NullType) else a
         return other, other

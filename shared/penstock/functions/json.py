@@ -219,7 +219,7 @@ def json_text(value: Any, type_: t.LogicalType) -> str:
             return "{" + ",".join(items) + "}"
         case t.CharType() | t.VarCharType():
             return jsonpath.quote(value)
-    return str(value)
+    return str(value)  # of a VARIANT, too: it is JSON text
 
 
 def _iso(value: datetime, instant: bool) -> str:

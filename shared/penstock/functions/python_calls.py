@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Types whose storage values are the Python values that users expect.
 _PLAIN = (
-    t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, *t.STRINGS, *t.BINARIES, t.RawType, t.NullType,
+    t.BooleanType, *t.INTEGERS, t.FloatType, t.DoubleType, *t.STRINGS, *t.BINARIES, t.RawType, t.NullType, t.VariantType,
 )  # fmt: skip
 
 _ARRAYS = (pa.Array, pa.ChunkedArray)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.functions.variant import canonical
 from penstock.types import logical as t
 from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type, numpy_dtype
@@ -43,6 +44,9 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
     want = external_arrow_type(type_)
     if isinstance(type_, t.RawType):
         return Column.of(type_, list(out))
+    if isinstance(type_, t.VariantType):
+        values = out.to_pylist() if isinstance(out, (pa.Array, pa.ChunkedArray)) else list(out)
+        return Column.of(type_, [None if v is None else canonical(v) for v in values])
     if isinstance(type_, t.DecimalType) and isinstance(out, np.ndarray) and out.dtype.kind in "iuf":
         out = pa.array(out)
     if isinstance(type_, _TEMPORAL) and isinstance(out, np.ndarray) and out.dtype.kind in "iuf":
@@ -150,6 +154,8 @@ def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
     if isinstance(type_, _WHOLE):
         return _check_whole
     match type_:
+        case t.VariantType():
+            return _check_variant
         case t.FloatType():
             return _check_float
         case t.DateType():
@@ -172,6 +178,11 @@ def _check(type_: t.LogicalType) -> Callable[[Any], None] | None:
 def _check_whole(value: Any) -> None:
     if value is not None and not isinstance(value, (int, str)) and value != int(value):
         raise ValueError(f"{value} is no whole number")
+
+
+def _check_variant(value: Any) -> None:
+    if value is not None and canonical(value) != value:
+        raise ValueError(f"a VARIANT within another type is {canonical(value)!r}, as JSON_STRING writes it")
 
 
 def _check_float(value: Any) -> None:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _FAMILIES = (
     "arithmetic", "comparison", "casts", "conditional", "strings", "string_building", "string_splitting",
-    "regex", "temporal", "temporal_texts", "clock", "watermark", "math", "hash", "collection", "json", "single_value", "sorted_values",
+    "regex", "temporal", "temporal_texts", "clock", "watermark", "math", "hash", "collection", "json", "single_value", "sorted_values", "variant",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 A Spark column holds values as ``external_arrow_type`` defines them, so that frames read naturally and filters
 reach the Parquet reader. Types that Spark does not have keep the integers of our own storage: TIME and
-INTERVAL DAY TO SECOND are BIGINT µs, INTERVAL YEAR TO MONTH is INT months. MULTISET is a map to counts, RAW
+INTERVAL DAY TO SECOND are BIGINT µs, INTERVAL YEAR TO MONTH is INT months. MULTISET is a map to counts, VARIANT its JSON text, RAW
 is pickled bytes, NULL is a BOOLEAN that is never set. TIMESTAMP is Spark's TIMESTAMP_NTZ, TIMESTAMP_LTZ its
 TIMESTAMP; the session's zone is always UTC, so that a cast between them shifts nothing.
 """
@@ -34,6 +34,7 @@ _PLAIN: dict[type, st.DataType] = {
     t.DoubleType: st.DoubleType(),
     t.CharType: st.StringType(),
     t.VarCharType: st.StringType(),
+    t.VariantType: st.StringType(),
     t.BinaryType: st.BinaryType(),
     t.VarBinaryType: st.BinaryType(),
     t.DateType: st.DateType(),

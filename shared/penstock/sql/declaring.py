@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectorError, SqlError
+from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.functions.expr import Expr, InputRef, transform
 from penstock.functions.registry import make_call
 from penstock.jobgraph.specs import WatermarkSpec
@@ -58,6 +58,7 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
         )
     )
     check_partition_keys(statement, keys, physical, options, where)
+    _check_variants(physical, options, where)
     metadata, schema, computed = _full_schema(columns, physical, options, source, zone, where, catalog)
     watermark = (
         declared_watermark(watermark_clause, schema, source, zone, catalog) if watermark_clause else None
@@ -69,6 +70,25 @@ def build_table(statement: CreateTable, catalog: Catalog, *, zone: str) -> Table
         watermark_clause, key, statement.temporary, where, statement.text, comment=statement.comment,
         partition_keys=keys,
     )  # fmt: skip
+
+
+#: Connectors that show or drop rows as they are. Others write a VARIANT only through format 'json'.
+_SHOWS_VARIANTS = ("print", "blackhole", "memory")
+
+
+def _check_variants(physical: t.Schema, options: dict[str, str], where: str) -> None:
+    column = next((f.name for f in physical.fields if t.holds_variant(f.type)), None)
+    connector = options.get("connector", "")
+    formats = {value for key, value in options.items() if key == "format" or key.endswith(".format")}
+    if column is None or connector in _SHOWS_VARIANTS or formats == {"json"}:
+        return
+    raise UnsupportedError(
+        f"column '{column}' of type VARIANT in a table of connector '{connector}'",
+        expected="format 'json', or connector " + " or ".join(f"'{c}'" for c in _SHOWS_VARIANTS[:2]),
+        got=f"format {', '.join(sorted(formats)) or '(none)'}",
+        where=where,
+        remedy="declare the column STRING: JSON_STRING(v) writes a VARIANT into it, PARSE_JSON reads it",
+    )
 
 
 def _merge_like(

@@ -11,6 +11,7 @@ from penstock.jobgraph.specs import SortKey
 from penstock.plan import nodes as n
 from penstock.plan.rewriting import plain, position
 from penstock.sql.reading import column_parts, literal_number
+from penstock.types import logical as t
 
 if TYPE_CHECKING:
     from penstock.sql.expressions import ExpressionBinder
@@ -24,7 +25,17 @@ def sort_item(ctx: QueryBinder, item: exp.Ordered, binder: ExpressionBinder) -> 
     nulls_first = (
         bool(item.args.get("nulls_first")) if item.args.get("nulls_first") is not None else not descending
     )
-    return plain(binder.bind(item.this)), descending, nulls_first
+    bound = plain(binder.bind(item.this))
+    _check_ordered(ctx, bound, item)
+    return bound, descending, nulls_first
+
+
+def _check_ordered(ctx: QueryBinder, bound: Expr, item: exp.Ordered) -> None:
+    if t.holds_variant(bound.type):
+        raise ctx.source.error(
+            "a VARIANT has no order", item, expected="a value of a known type", got=str(bound.type),
+            remedy="CAST it, for example to BIGINT or STRING",
+        )  # fmt: skip
 
 
 def order_keys(
@@ -53,6 +64,7 @@ def order_keys(
                     )
                 outputs = [*outputs, ("$order", bound, None)]
                 index = len(outputs) - 1
+        _check_ordered(ctx, outputs[index][1], item)
         keys.append(SortKey(index, descending, nulls_first))
     return keys, outputs
 

@@ -20,7 +20,7 @@ _SIMPLE_TYPES: dict[str, t.LogicalType] = {
     "BOOLEAN": t.BooleanType(), "TINYINT": t.TinyIntType(), "SMALLINT": t.SmallIntType(),
     "INT": t.IntType(), "INTEGER": t.IntType(), "BIGINT": t.BigIntType(), "FLOAT": t.FloatType(),
     "DOUBLE": t.DoubleType(), "STRING": t.VarCharType(), "BYTES": t.VarBinaryType(),
-    "DATE": t.DateType(), "NULL": t.NullType(),
+    "DATE": t.DateType(), "NULL": t.NullType(), "VARIANT": t.VariantType(),
 }  # fmt: skip
 
 

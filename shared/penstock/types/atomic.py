@@ -244,6 +244,15 @@ class NullType(TypeBase, frozen=True, tag="null"):
         return "NULL"
 
 
+class VariantType(TypeBase, frozen=True, tag="variant"):
+    """SQL VARIANT: a JSON value whose type is known only at run time."""
+
+    nullable: bool = True
+
+    def sql(self) -> str:
+        return "VARIANT"
+
+
 class RawType(TypeBase, frozen=True, tag="raw"):
     """Any Python value. ``serializer`` turns it into bytes for other processes and snapshots.
 

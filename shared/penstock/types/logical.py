@@ -20,6 +20,7 @@ CHAR, VARCHAR, STRING       Arrow string
 BINARY, VARBINARY, BYTES    Arrow binary
 DECIMAL(p > 18, s)          Arrow decimal128
 ARRAY, MAP, MULTISET, ROW   Arrow list, map, map<T, int32>, struct
+VARIANT                     Arrow string: canonical JSON (``functions/variant.py``)
 NULL                        NumPy bool, all invalid
 RAW                         NumPy object (any Python value; DataStream API only)
 ==========================  =============================================
@@ -55,6 +56,7 @@ from penstock.types.atomic import (
     TypeBase,
     VarBinaryType,
     VarCharType,
+    VariantType,
     YearMonthIntervalType,
 )
 
@@ -97,7 +99,9 @@ __all__ = [
     "TinyIntType",
     "VarBinaryType",
     "VarCharType",
+    "VariantType",
     "YearMonthIntervalType",
+    "holds_variant",
     "type_from_json",
     "type_to_json",
 ]
@@ -162,7 +166,7 @@ LogicalType = Union[
     BooleanType, TinyIntType, SmallIntType, IntType, BigIntType, FloatType, DoubleType,
     DecimalType, CharType, VarCharType, BinaryType, VarBinaryType, DateType, TimeType,
     TimestampType, TimestampLtzType, YearMonthIntervalType, DayTimeIntervalType,
-    ArrayType, MapType, MultisetType, RowType, NullType, RawType,
+    ArrayType, MapType, MultisetType, RowType, NullType, RawType, VariantType,
 ]  # fmt: skip
 
 #: The classes of ``LogicalType``.
@@ -172,6 +176,20 @@ STRINGS = (CharType, VarCharType)
 BINARIES = (BinaryType, VarBinaryType)
 TIMESTAMPS = (TimestampType, TimestampLtzType)
 INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
+
+
+def holds_variant(type_: LogicalType) -> bool:
+    """Whether the type is VARIANT, or a part of it is."""
+    match type_:
+        case VariantType():
+            return True
+        case ArrayType(element=element) | MultisetType(element=element):
+            return holds_variant(element)
+        case MapType(key=key, value=value):
+            return holds_variant(key) or holds_variant(value)
+        case RowType(fields=fields):
+            return any(holds_variant(f.type) for f in fields)
+    return False
 
 
 class Schema(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ def arrow_type(type_: t.LogicalType) -> pa.DataType:
     match type_:
         case t.DecimalType(precision=p, scale=s):
             return pa.decimal128(p, s)
-        case t.CharType() | t.VarCharType():
+        case t.CharType() | t.VarCharType() | t.VariantType():
             return pa.string()
         case t.BinaryType() | t.VarBinaryType():
             return pa.binary()
