@@ -29,7 +29,7 @@ from penstock.processes import die_with_parent_after_exec
 from penstock.reserving import port_of, reserve_port
 from tests.costs import Costs
 from tests.long import is_long
-from tests.ordering import UnitScheduling, in_order
+from tests.ordering import UnitScheduling, in_order, unit_of
 from tests.rewriting import leave_product_code
 from tests.running import watch
 from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
@@ -102,6 +102,26 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+#: Servers of a Java, or of another that works while it waits: 3 % of a core each.
+_BUSY_WAITING = (
+    "shared_kafka",
+    "schema_registry",
+    "shared_opensearch",
+    "shared_rabbitmq",
+    "shared_mysql",
+    "spark",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Behind the last test of a unit these end: while they only wait, they take time from all other tests."""
+    if nextitem is not None and unit_of(nextitem.nodeid) != unit_of(item.nodeid):
+        for name in _BUSY_WAITING:
+            for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+                fixture.finish(item._request)  # type: ignore[attr-defined]  # that of a function's item
 
 
 def _open_descriptors() -> dict[str, str]:

@@ -70,6 +70,8 @@ PROVED: dict[str, str] = {
     **_cases("tests/spark/test_backfill.py::test_history_on_spark_and_the_stream_behind_it", ("unions", "ranks"), "updating"),
     "tests/spark/test_connectors.py::test_documents_are_written":
         "tests/spark/test_connectors.py::test_redis_is_written_and_its_streams_are_read",
+    "tests/spark/test_connectors.py::test_rows_are_updated_and_deleted":
+        "tests/connectors/postgres/test_jdbc_servers.py::test_rows_of_a_server_are_updated_and_deleted[postgresql]",
     "tests/spark/test_connectors.py::test_the_snapshot_of_postgres_is_read":
         "tests/spark/test_connectors.py::test_redis_is_written_and_its_streams_are_read",
     **_cases("tests/spark/test_components.py::test_components", ("a long path and a short one",), "both ways and a loop"),
@@ -158,6 +160,9 @@ PROVED: dict[str, str] = {
     "tests/e2e/test_small_examples.py::test_an_upgrade_keeps_the_counts_and_is_rolled_back":
         "tests/cli/test_dev.py::test_saved_versions_go_on_with_their_state",
     **_cases("tests/e2e/test_small_examples.py::test_the_service_answers_with_the_balance", ("words1-750",), "words0--150"),
+    "tests/services/jobmanager/test_cluster.py::test_a_third_job_waits_for_slots_and_a_cancelled_one_frees_them":
+        "tests/e2e/test_resource_provider.py::test_workers_come_for_a_job_and_go_when_it_has_ended",
+    "tests/test_costs.py::test_a_run_with_workers_tells_it": "tests/test_costs.py::test_the_dearest_are_named_first",
     "tests/e2e/test_savepoints.py::test_damage_in_what_all_retained_checkpoints_share":
         "tests/e2e/test_savepoints.py::test_a_damaged_checkpoint_gives_way_to_the_one_before",
     "tests/e2e/test_wheel.py::test_a_cluster_starts_beside_a_package_named_services":
@@ -189,7 +194,7 @@ PROVED: dict[str, str] = {
     # Long programs: each form once.
     **_cases("tests/sql/test_long_queries.py::test_chains_of_operators", ("joined",), "wrapping"),
     **_cases("tests/sql/test_long_queries.py::test_conditions", ("or",), "and"),
-    **_cases("tests/sql/test_long_queries.py::test_many_choices", ("not in",), "in"),
+    **_cases("tests/sql/test_long_queries.py::test_many_choices", ("not in", "in"), "searched case"),
     **_cases("tests/sql/test_long_queries.py::test_many_choices", ("case of a value",), "searched case"),
     "tests/e2e/test_dashboard.py::test_a_phone_scrolls_no_page_sideways":
         "tests/e2e/test_dashboard.py::test_every_page_is_without_errors_and_accessible[third]",

@@ -41,15 +41,13 @@ ON_SPARK_CLUSTER = (
 LONGEST = (
     "spark",
     "spark-cluster",
+    "databases",
     "kafka",
     "tests/e2e/test_failures.py",
     "tests/e2e/test_bad_input.py",
-    "databases",
-    "tests/connectors/mysql/test_mysql_cdc.py",
     "tests/state/test_eviction_windows.py",
     "tests/cli/test_commands.py",
     "tests/sql/test_long_queries.py",
-    "tests/connectors/postgres/test_postgres_cdc.py",
     "tests/e2e/test_dashboard.py",
     "tests/state/test_resident_memory.py",
     "tests/e2e/test_restart_strategies.py",
@@ -121,7 +119,11 @@ _ON_SPARK_BESIDE = (
 #: Files that use the shared Kafka broker. A broker that only waits takes 3 % of a core.
 _ON_KAFKA = ("tests/connectors/kafka/", "tests/compat/test_kafka_examples.py", "tests/e2e/test_kafka.py")
 #: Files that use the shared PostgreSQL and MariaDB.
-_ON_DATABASES = ("tests/connectors/postgres/test_jdbc_servers.py", "tests/sql/test_jdbc_catalog.py")
+_ON_DATABASES = (
+    "tests/connectors/postgres/test_",
+    "tests/connectors/mysql/test_mysql_cdc.py",
+    "tests/sql/test_jdbc_catalog.py",
+)
 
 
 def unit_of(nodeid: str) -> str:
@@ -140,7 +142,7 @@ def unit_of(nodeid: str) -> str:
         return "spark" if engine == "spark" else f"golden-{engine}"
     if file == "tests/golden/test_recorded.py":
         return "spark"
-    if file in _ON_DATABASES:
+    if file.startswith(_ON_DATABASES):
         return "databases"
     return "spark" if file.startswith("tests/spark/") else file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import logging
 import re
 from pathlib import Path
@@ -59,6 +60,7 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+@functools.cache
 def of_the_code() -> Events:
     every: Events = {}
     for folder in ("services", "shared/penstock"):
