@@ -62,7 +62,7 @@ classes: $(STAMP)
 soak: $(STAMP) ## repeat tests with other numbers, which make test leaves out: more parallelisms, more examples
 	$(PYTEST) -m soak
 
-test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, OpenSearch, a schema registry: needs Maven and Java; PostgreSQL, MariaDB, Mosquitto, RabbitMQ: need Debian and root; MySQL: Debian; Azurite: npm; MinIO: Go)
+test-servers: $(STAMP) ## fetch the servers that some tests use (Kafka, OpenSearch, a schema registry, Iceberg's REST catalog: needs Maven and Java; PostgreSQL, MariaDB, Mosquitto, RabbitMQ: need Debian and root; MySQL: Debian; Azurite: npm; MinIO: Go)
 	$(BIN)/python -m tests.servers
 
 # make hostile MINUTES=10 SEED=7

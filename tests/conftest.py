@@ -33,6 +33,7 @@ from tests.ordering import UnitScheduling, in_order, unit_of
 from tests.rewriting import leave_product_code
 from tests.running import watch
 from tests.servers.fixtures import (  # noqa: F401  (here, so that one of each serves all modules of a worker)
+    iceberg_rest,
     own_kafka,
     own_minio,
     own_mosquitto,

@@ -452,7 +452,7 @@ def test_another_schema_is_shown_beside_the_declared_one(tmp_path: Path) -> None
         ({"snapshot-id": "1", "as-of-timestamp": "1"}, "do not go together"),
         ({"snapshot-id": "1", "streaming": "true"}, "do not go together"),
         ({"start-snapshot-id": "1"}, "do not go together"),
-        ({"catalog-type": "hive"}, "option 'catalog-type'"),
+        ({"catalog-type": "hive"}, "an Iceberg catalog of the type 'hive'"),
         ({"unknown": "1"}, "unknown option 'unknown'"),
     ],
 )

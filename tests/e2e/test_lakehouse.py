@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from penstock.api.client import ClusterClient
 from penstock.connectors.iceberg.catalog import load, open_catalog, table_name
 from tests.e2e.support import slot_pid
+from tests.servers.iceberg_rest_server import IcebergRestServer
 
 pytestmark = pytest.mark.cluster
 
@@ -30,7 +31,7 @@ INSERT INTO lake SELECT id, MOD(id, 3), 'name ' || CAST(id AS STRING) FROM numbe
 class Delta:
     """A Delta table in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: None) -> None:
         self.path = str(folder / "table")
 
     def options(self) -> dict[str, str]:
@@ -53,7 +54,7 @@ class Delta:
 class Iceberg:
     """An Iceberg table of a SQL catalog in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: None) -> None:
         self._folder = folder
 
     def options(self) -> dict[str, str]:
@@ -73,6 +74,22 @@ class Iceberg:
         return [int(s["penstock.checkpoint-id"]) for s in summaries]
 
 
+class Rest(Iceberg):
+    """An Iceberg table of Iceberg's own REST catalog, which is killed and started again, too."""
+
+    def __init__(self, folder: Path, server: IcebergRestServer) -> None:
+        self.server = server
+
+    def options(self) -> dict[str, str]:
+        return {"connector": "iceberg", **self.server.options, "catalog-table": "lake"}
+
+
+@pytest.fixture
+def table(request: Any, tmp_path: Path) -> Any:
+    kind = request.param
+    return kind(tmp_path, request.getfixturevalue("iceberg_rest") if kind is Rest else None)
+
+
 def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faults: int) -> None:
     chance = random.Random(seed)
     cluster = make_cluster(taskmanagers=2, slots=1)
@@ -85,13 +102,16 @@ def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faul
                 "restart-strategy.fixed-delay.attempts": "1000", "restart-strategy.fixed-delay.delay": "100 ms",
             },
         })  # fmt: skip
-        for _ in range(faults):
+        for fault in range(faults):
             goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(1, 3)
             until(lambda goal=goal: client.checkpoints(job_id)["counts"]["completed"] >= goal
                   or client.job(job_id)["state"] == "FINISHED", "checkpoints", lambda: client.exceptions(job_id))  # fmt: skip
             if client.job(job_id)["state"] == "FINISHED":
                 break
             os.kill(slot_pid(client), signal.SIGKILL)
+            if isinstance(table, Rest) and fault % 2:
+                table.server.kill()
+                table.server.start()
         until(lambda: client.job(job_id)["state"] == "FINISHED", "the end", lambda: client.exceptions(job_id))
         assert client.job(job_id)["attempt"] >= 2
     assert table.rows() == [(i, i % 3, f"name {i}") for i in range(rows)]
@@ -99,16 +119,12 @@ def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faul
     assert len(set(committed)) == len(committed)
 
 
-@pytest.mark.parametrize("kind", [Delta, Iceberg])
-def test_killed_slots_lose_and_double_nothing(
-    make_cluster: Any, until: Any, tmp_path: Path, kind: Any
-) -> None:
-    run(make_cluster, until, kind(tmp_path), seed=1, rows=ROWS, faults=3)
+@pytest.mark.parametrize("table", [Delta, Iceberg, Rest], indirect=True)
+def test_killed_slots_lose_and_double_nothing(make_cluster: Any, until: Any, table: Any) -> None:
+    run(make_cluster, until, table, seed=1, rows=ROWS, faults=3)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", [Delta, Iceberg])
-def test_thirty_killed_slots_lose_and_double_nothing(
-    make_cluster: Any, until: Any, tmp_path: Path, kind: Any
-) -> None:
-    run(make_cluster, until, kind(tmp_path), seed=7, rows=600_000, faults=30)
+@pytest.mark.parametrize("table", [Delta, Iceberg], indirect=True)
+def test_thirty_killed_slots_lose_and_double_nothing(make_cluster: Any, until: Any, table: Any) -> None:
+    run(make_cluster, until, table, seed=7, rows=600_000, faults=30)

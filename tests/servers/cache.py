@@ -16,7 +16,8 @@ FROM_DEBIAN = {
     "rabbitmq-server": "/usr/lib/rabbitmq/bin/rabbitmq-server",
 }
 #: Servers that Maven brings, by the folder of their ``pom.xml``, and what it does with them.
-FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack", "opensearch": "copy-dependencies"}
+FROM_MAVEN = {"kafka": "copy-dependencies", "apicurio": "unpack", "opensearch": "copy-dependencies",
+              "iceberg_rest": "copy-dependencies"}  # fmt: skip
 #: Servers that only Debian's newest release brings: the package, and a program of it.
 FROM_SID = {"mysql": ("mysql-server-core", "usr/sbin/mysqld")}
 

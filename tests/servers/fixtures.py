@@ -10,6 +10,7 @@ import pytest
 
 from tests.servers import (
     cache,
+    iceberg_rest_server,
     mariadb_server,
     mosquitto_server,
     mysql_server,
@@ -18,6 +19,7 @@ from tests.servers import (
     rabbitmq_server,
 )
 from tests.servers.apicurio_server import ApicurioServer
+from tests.servers.iceberg_rest_server import IcebergRestServer
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.mariadb_server import MariaDbServer
 from tests.servers.mosquitto_server import MosquittoServer
@@ -28,7 +30,7 @@ from tests.servers.postgres_server import PostgresServer
 from tests.servers.rabbitmq_server import RabbitMqServer
 from tests.servers.redis_server import RedisServer
 
-S = TypeVar("S", MariaDbServer, AzuriteServer, MinioServer)
+S = TypeVar("S", MariaDbServer, AzuriteServer, MinioServer, IcebergRestServer)
 
 
 @pytest.fixture(scope="session")
@@ -130,6 +132,15 @@ def _minio(folder: Path) -> Iterator[MinioServer]:
     if why := object_servers.missing("minio"):
         pytest.skip(why)
     yield from _started(MinioServer(folder))
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRestServer]:
+    """One REST catalog for the tests that use namespaces of their own. A start takes seconds, so a test that kills it
+    starts it again instead of having its own."""
+    if why := iceberg_rest_server.missing():
+        pytest.skip(why)
+    yield from _started(IcebergRestServer(tmp_path_factory.mktemp("iceberg-rest")))
 
 
 @pytest.fixture(scope="session")

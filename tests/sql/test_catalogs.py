@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import PenstockError, SecretError, SqlError, UnsupportedError
+from penstock.errors import ConnectorError, PenstockError, SecretError, SqlError, UnsupportedError
 from penstock.sql.catalogs.log import Change, LogCatalog, State
 from penstock.sql.catalogs.port import ChangedError
 from penstock.sql.session import SqlSession
@@ -157,16 +157,23 @@ def test_catalogs_are_described_with_the_names_of_secrets(tmp_path: Path, monkey
     assert rows(session, "SHOW CATALOGS") == ["default_catalog"]
 
 
-def test_an_iceberg_catalog(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sql", "rest"])
+def test_an_iceberg_catalog(tmp_path: Path, request: Any, monkeypatch: Any, kind: str) -> None:
     session = new(tmp_path)
-    session.execute(
-        f"CREATE CATALOG lake WITH ('type' = 'iceberg', 'catalog-type' = 'sql', 'uri' = 'sqlite:///{tmp_path}/c.db', "
-        f"'warehouse' = 'file://{tmp_path}')"
-    )
+    given = f"'catalog-type' = 'sql', 'uri' = 'sqlite:///{tmp_path}/c.db', 'warehouse' = 'file://{tmp_path}'"
+    if kind == "rest":
+        server = request.getfixturevalue("iceberg_rest")
+        given = f"'catalog-type' = 'rest', 'uri' = '{server.uri}', 'token' = 'secret:lake'"
+        monkeypatch.setenv("PENSTOCK_SECRET_lake", "wrong")
+        with pytest.raises(ConnectorError, match="refuses the credentials"):
+            session.execute(f"CREATE CATALOG lake WITH ('type' = 'iceberg', {given})")
+        monkeypatch.setenv("PENSTOCK_SECRET_lake", server.options["token"])
+    session.execute(f"CREATE CATALOG lake WITH ('type' = 'iceberg', {given})")
     session.execute("CREATE DATABASE lake.db")
     session.execute("USE lake.db")
     session.execute("CREATE TABLE t (id BIGINT NOT NULL, part STRING, at TIMESTAMP(6)) PARTITIONED BY (part)")
     assert rows(session, "SHOW TABLES") == ["t"]
+    assert "db" in rows(session, "SHOW DATABASES FROM lake")
     assert [row[:3] for row in rows(new(tmp_path), "DESCRIBE lake.db.t")] == [
         ("id", "BIGINT", "FALSE"), ("part", "STRING", "TRUE"), ("at", "TIMESTAMP(6)", "TRUE")
     ]  # fmt: skip
@@ -180,6 +187,16 @@ def test_an_iceberg_catalog(tmp_path: Path) -> None:
     session.execute("ALTER TABLE t RENAME TO u")
     session.execute("DROP TABLE u")
     assert rows(new(tmp_path), "SHOW TABLES FROM lake.db") == []
+    session.execute("DROP DATABASE lake.db")
+    assert "db" not in rows(session, "SHOW DATABASES FROM lake")
+
+
+@pytest.mark.parametrize("kind", ["hive", "glue", "hadoop"])
+def test_other_types_of_iceberg_catalogs_are_refused_by_name(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(PenstockError, match=f"an Iceberg catalog of the type '{kind}'"):
+        new(tmp_path).execute(
+            f"CREATE CATALOG lake WITH ('type' = 'iceberg', 'catalog-type' = '{kind}', 'uri' = 'thrift://h:9083')"
+        )
 
 
 # -- the log ---------------------------------------------------------------------------------

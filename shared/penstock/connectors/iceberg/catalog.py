@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.iceberg.settings import _SINGLE, PASSED_ON
+from penstock.connectors.iceberg.settings import _SINGLE, PASSED_ON, catalog_type
 from penstock.connectors.lakehouse.away import failed
 from penstock.connectors.lakehouse.schema import need_library
 from penstock.errors import ConnectorError, PenstockError
@@ -35,7 +35,7 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     need_library("pyiceberg", "iceberg", "Apache Iceberg", "connector 'iceberg'")
     from pyiceberg.catalog import load_catalog
 
-    kind = options.get("catalog-type", "rest")
+    kind = catalog_type(options.get("catalog-type", "rest"))
     sql = kind in ("sql", "jdbc")
     passed = {k: v for k, v in options.items() if k.startswith(PASSED_ON) or k in _SINGLE}
     if "warehouse" in options:

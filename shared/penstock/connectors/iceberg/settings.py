@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.errors import UnsupportedError
 from penstock.options import (
     Option,
     OptionSet,
@@ -15,14 +16,28 @@ from penstock.options import (
 )
 
 CATALOG_TYPES = ("rest", "sql", "jdbc")
+#: Types that Flink's connector or pyiceberg has; each needs a service that Penstock was never tried with.
+_OTHER_TYPES = ("hive", "hadoop", "glue", "dynamodb", "bigquery", "nessie")
 #: Prefixes of keys that belong to the catalog and the file system; they are passed to pyiceberg unchanged.
 PASSED_ON = ("s3.", "gcs.", "adls.", "hdfs.", "rest.", "header.", "client.", "oauth2-", "sql.")
 #: Further keys that are passed on.
 _SINGLE = ("credential", "token", "scope", "prefix")
 
 
+def catalog_type(value: str) -> str:
+    """One of ``CATALOG_TYPES``. UnsupportedError for a type that others have."""
+    if value.lower() in _OTHER_TYPES:
+        raise UnsupportedError(
+            f"an Iceberg catalog of the type '{value}'",
+            expected=", ".join(CATALOG_TYPES),
+            where="option 'catalog-type'",
+            remedy="reach its tables through a REST catalog, which Hive, Glue and Nessie offer",
+        )
+    return choice(*CATALOG_TYPES)(value)
+
+
 CATALOG_OPTIONS = (
-    Option("catalog-type", choice(*CATALOG_TYPES), "rest", "'rest', or 'sql' ('jdbc'): a database that pyiceberg knows."),
+    Option("catalog-type", catalog_type, "rest", "'rest', or 'sql' ('jdbc'): a database that pyiceberg knows."),
     Option("uri", text, None, "Of the REST catalog, or of the database ('sqlite:////folder/catalog.db', 'jdbc:sqlite:…').", required=True),
     Option("warehouse", text, None, "The folder of new tables, or the warehouse's name in a REST catalog."),
     *(Option(key, text, None, "Passed on to pyiceberg.") for key in _SINGLE),
