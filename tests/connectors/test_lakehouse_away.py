@@ -14,6 +14,7 @@ from penstock.connectors.delta import DeltaConnector
 from penstock.connectors.delta.table import open_delta, storage_options
 from penstock.connectors.iceberg import IcebergConnector
 from penstock.connectors.iceberg.catalog import load
+from penstock.connectors.registry import get_connector
 from penstock.types import Batch, Schema
 from penstock.types import logical as t
 from tests.servers.object_servers import MinioServer
@@ -113,3 +114,34 @@ async def test_a_store_that_is_away_is_waited_for(
     await second.close()
     own_minio.start()
     assert table.ids() == list(range(30))
+
+
+async def test_files_are_shown_when_the_store_is_back(own_minio: MinioServer, harness: Any) -> None:
+    options = {
+        "connector": "filesystem", "path": f"{own_minio.url}/files", "format": "json",
+        **{f"fs.{key}": value for key, value in own_minio.options.items()},
+    }  # fmt: skip
+    connector = get_connector("filesystem")
+
+    async def opened(one: Any, restored: Any = (), attempt: int = 1) -> None:
+        await one.open(harness.ctx(SCHEMA, options, attempt=attempt), list(restored))
+
+    first = connector.writer(TableInfo(SCHEMA, options, "json"))
+    await opened(first)
+    first.write(rows(0, 10))
+    state = await first.begin_checkpoint(1)
+    own_minio.kill()
+    commit = asyncio.ensure_future(first.commit(1))
+    await until(lambda: first.away(), commit)
+    own_minio.start()
+    await commit
+    assert first.away() is None
+    own_minio.kill()
+    await first.close()
+    second = connector.writer(TableInfo(SCHEMA, options, "json"))
+    opening = asyncio.ensure_future(opened(second, state, 2))
+    await until(lambda: second.away(), opening)
+    own_minio.start()
+    await opening
+    assert sorted(await harness.read_all(SCHEMA, options)) == [(i, i % 3) for i in range(10)]
+    await second.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from typing import IO, TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ import pyarrow.types as at
 from penstock.connectors.delta.statistics import statistics
 from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.paths import join, local_path
-from penstock.connectors.lakehouse.away import failed, impatient
 from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
-from penstock.errors import ConnectorError, ObjectStoreError
+from penstock.connectors.unanswered import failed, impatient
+from penstock.errors import ConnectorError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -86,15 +85,6 @@ def arrow_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
-@contextlib.contextmanager
-def _answered(where: str) -> Iterator[None]:
-    """Raises ServerAwayError instead of an error of the object store that says that it does not answer."""
-    try:
-        yield
-    except ObjectStoreError as err:
-        raise failed("the files of a Delta table cannot be reached", err, where) from err
-
-
 class DeltaLake(LakeTable):
     """The table of ``options``, made with the columns ``declared`` if it is not there."""
 
@@ -153,10 +143,9 @@ class DeltaLake(LakeTable):
         return path, None if local_path(path) is None else self._files.open_output(path)
 
     def upload(self, path: str, file: IO[bytes]) -> None:
-        with _answered(self._where):
-            stored = self._files.open_output(path)
-            shutil.copyfileobj(file, stored, _UPLOAD_BYTES)
-            stored.close()
+        stored = self._files.open_output(path)
+        shutil.copyfileobj(file, stored, _UPLOAD_BYTES)
+        stored.close()
 
     def sync(self, path: str) -> None:
         self._files.sync(path)
@@ -171,33 +160,29 @@ class DeltaLake(LakeTable):
         }
 
     def delete(self, path: str) -> None:
-        with _answered(self._where):
-            self._files.delete(path)
+        self._files.delete(path)
 
     # -- notes --------------------------------------------------------------------------
 
     def put_note(self, key: str, data: bytes) -> None:
         path = join(self._folder, NOTES_FOLDER, key)
-        with _answered(self._where):
-            file = self._files.open_output(path)
-            file.write(data)
-            file.close()
-            self._files.sync(path)
+        file = self._files.open_output(path)
+        file.write(data)
+        file.close()
+        self._files.sync(path)
 
     def get_note(self, key: str) -> bytes | None:
         path = join(self._folder, NOTES_FOLDER, key)
-        with _answered(self._where):
-            if not self._files.exists(path):
-                return None
-            file = self._files.open_input(path)
-            try:
-                return file.read()
-            finally:
-                file.close()
+        if not self._files.exists(path):
+            return None
+        file = self._files.open_input(path)
+        try:
+            return file.read()
+        finally:
+            file.close()
 
     def delete_note(self, key: str) -> None:
-        with _answered(self._where):
-            self._files.delete(join(self._folder, NOTES_FOLDER, key))
+        self._files.delete(join(self._folder, NOTES_FOLDER, key))
 
     # -- log ----------------------------------------------------------------------------
 

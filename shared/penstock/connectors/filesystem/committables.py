@@ -127,3 +127,11 @@ def gone(pending: str, final: str) -> ConnectorError:
     )
     error.retryable = True  # the file may come back: a folder that was not mounted
     return error
+
+
+def sweep(files: Files, folder: str, prefix: str, attempt: int) -> None:
+    """Delete the pending files in ``folder`` whose names begin with ``prefix`` and an earlier attempt."""
+    for info in files.list(folder):
+        name = info.path.rsplit("/", 1)[1]
+        if name.startswith(prefix) and int(name.removeprefix(prefix).split("-")[0]) < attempt:
+            files.delete(info.path)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 from penstock.connectors.filesystem.paths import GLOB, FileInfo, Files, hidden
-from penstock.errors import ConnectorError, ObjectStoreError, PenstockError
+from penstock.connectors.unanswered import unanswered
+from penstock.errors import ConnectorError, ObjectStoreError, PenstockError, ServerAwayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -207,7 +208,8 @@ def _store_error(path: str, err: Exception, *, listing: bool) -> PenstockError:
             where=path,
             remedy="check the URL and the endpoint, or create the bucket",
         )
-    return ObjectStoreError(
+    kind = ServerAwayError if unanswered(said) else ObjectStoreError
+    return kind(
         "object storage failed",
         got=said,
         where=path,

@@ -19,9 +19,10 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.cancelling import end_tasks
+from penstock.connectors.away import Away, patiently
 from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.filesystem.committables import (
     PENDING_FOLDER,
@@ -32,6 +33,7 @@ from penstock.connectors.filesystem.committables import (
     encode,
     keep,
     show,
+    sweep,
 )
 from penstock.connectors.filesystem.files import CountingFile, OpenFile, write_error
 from penstock.connectors.filesystem.opening import open_files
@@ -47,22 +49,22 @@ from penstock.connectors.filesystem.paths import Files, join
 from penstock.connectors.filesystem.rolling import GrowingFiles, RollingPolicy
 from penstock.connectors.filesystem.settings import OPTIONS
 from penstock.connectors.filesystem.writing import shuffled_by
+from penstock.errors import ServerAwayError
 from penstock.formats import get_format
 from penstock.formats.compressing import COMPRESSIONS, CompressedFile
 from penstock.formats.lines import LineFiles
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.connectors.base import SourceContext
     from penstock.types import Batch
 
 _log = EventLog("penstock.connectors.filesystem")
 
-#: Rows written at a time on the data thread.
-_STEP_ROWS = 4_096
-_MAX_QUEUED_ROWS = 65_536
+#: Rows written at a time on the data thread, and rows that may wait.
+_STEP_ROWS, _MAX_QUEUED_ROWS = 4_096, 65_536
 
 
 @dataclass(slots=True)
@@ -105,6 +107,7 @@ class FileSink(SinkWriter):
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._swept = False
+        self._server = Away(f"connector 'filesystem', '{self._options['path']}'")
 
     def takes(self, ctx: SourceContext, number: int, item: bytes) -> bool:
         """A partition, and what grows in it, stay with the writer that gets its rows."""
@@ -125,7 +128,7 @@ class FileSink(SinkWriter):
         items = decoded(restored)
         await self._show([item for item in items if isinstance(item, PendingFile)])
         growing = [item for item in items if isinstance(item, GrowingFile)]
-        await self.ctx.run(partial(keep, self._files, [part for file in growing for part in file.parts]))
+        await self._run(partial(keep, self._files, [part for file in growing for part in file.parts]))
         self._growing.adopt(growing)
         self._kept = {part for file in growing for part in file.parts}
         if self._commits is not None:
@@ -140,6 +143,13 @@ class FileSink(SinkWriter):
         )
         self._tag = hashlib.sha256(f"{ctx.job_id}/{ctx.uid}".encode()).hexdigest()[:8]
         self._pending_prefix = f"{self._tag}-"
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        """Runs ``call``, which may be repeated, in the helper thread until the object store answers."""
+        return await patiently(lambda: self.ctx.run(call), self._server, None, ServerAwayError)
+
+    def away(self) -> str | None:
+        return self._server.reason
 
     async def abandon(self, ctx: SourceContext) -> None:
         await self._locate(ctx)
@@ -324,17 +334,17 @@ class FileSink(SinkWriter):
         self._uncommitted = [f for f in self._uncommitted if f.checkpoint_id > checkpoint_id]
         parts = {p for of, p in self._to_keep if of <= checkpoint_id} - self._kept
         if parts:
-            await self.ctx.run(partial(keep, self._files, sorted(parts)))
+            await self._run(partial(keep, self._files, sorted(parts)))
         self._to_keep = [(of, part) for of, part in self._to_keep if of > checkpoint_id]
         self._kept = (self._kept | parts) & {part for file in self._growing.all() for part in file.parts}
         await self._commit_partitions(checkpoint_id)
         if not self._swept:
             self._swept = True
-            await self.ctx.run(self._sweep)
+            await self._run(self._sweep)
 
     async def _commit_partitions(self, checkpoint_id: int) -> None:
         if self._commits is not None and (due := self._commits.due(checkpoint_id)):
-            await self.ctx.run(partial(self._tell, due))
+            await self._run(partial(self._tell, due))
             self._commits.committed(checkpoint_id)
 
     def _tell(self, folders: Sequence[str]) -> None:
@@ -352,23 +362,15 @@ class FileSink(SinkWriter):
     async def _show(self, files: Sequence[PendingFile]) -> None:
         def show_all() -> None:
             for item in files:
-                joined = join(self._folder, PENDING_FOLDER, self._new_name())
-                show(self._files, item, joined)
+                show(self._files, item, join(self._folder, PENDING_FOLDER, self._new_name()))
 
         if files:
-            await self.ctx.run(show_all)
+            await self._run(show_all)
 
     def _sweep(self) -> None:
         """Delete the uncommitted files of earlier attempts of this operator; only subtask 0 does this."""
-        if self.ctx.subtask_index:
-            return
-        for info in self._files.list(join(self._folder, PENDING_FOLDER)):
-            name = info.path.rsplit("/", 1)[1]
-            if not name.startswith(self._pending_prefix):
-                continue
-            attempt = int(name.removeprefix(self._pending_prefix).split("-")[0])
-            if attempt < self.ctx.attempt:
-                self._files.delete(info.path)
+        if not self.ctx.subtask_index:
+            sweep(self._files, join(self._folder, PENDING_FOLDER), self._pending_prefix, self.ctx.attempt)
 
     def needs_commit(self) -> bool:
         return bool(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.iceberg.settings import _SINGLE, PASSED_ON, catalog_type
-from penstock.connectors.lakehouse.away import failed
 from penstock.connectors.lakehouse.schema import need_library
+from penstock.connectors.unanswered import failed
 from penstock.errors import ConnectorError, PenstockError
 
 if TYPE_CHECKING:
