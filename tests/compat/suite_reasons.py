@@ -1,7 +1,6 @@
 """Why tests of PyFlink's own fail: by a part of the test's name."""
 
 _CHECKPOINTS = "Penstock takes checkpoints every 10 s and keeps them when a job is cancelled, unless a program says otherwise"
-_TIME = "`TIME` is `TIME(0)`: what is below the second is cut off; PyFlink keeps milliseconds in it"
 _ROWS = "rows of a result have the names of their columns, and PyFlink's have none when they are shown"
 _TYPES = (
     "a type here is a `DataType` around the engine's type, without PyFlink's conversions to its wire format"
@@ -38,7 +37,6 @@ REASONS: dict[str, str] = {
     "test_udf_without_arguments": "functions that are not deterministic are refused",
     "test_deterministic": "functions that are not deterministic are refused",
     "test_register_slot_sharing_group": "all slots of a cluster are alike: resources of a group are refused by name",
-    "test_all_data_types": _TIME,
     "test_overwrite_builtin_function": "`+` is the operator, also when a function of the name `plus` is there",
     "test_udf_with_constant_params": "CAST(1.05 AS DECIMAL) is 1; the test wants the literal before its cast",
     "test_function_context_runtime_info": "the context of a function of SQL has no task: a slot opens a function once for all its tasks",

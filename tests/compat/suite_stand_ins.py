@@ -183,10 +183,15 @@ def _text(value: Any, type_: t.LogicalType) -> str:
         case t.RawType() if isinstance(value, (bytes, bytearray)):
             return "[" + ", ".join(map(str, value)) + "]"
         case t.TimeType():
-            return value.isoformat() if isinstance(value, dt.time) else str(value)
+            if not isinstance(value, dt.time):
+                return str(value)
+            milliseconds = value.microsecond and value.microsecond % 1000 == 0
+            return value.isoformat("milliseconds" if milliseconds else "auto")
         case t.DecimalType():
             text = f"{value:f}"
             return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, dict) and isinstance(type_, t.MapType):
+        value = list(value.items())
     return format_value(value, type_)
 
 

@@ -34,6 +34,21 @@ class Shown(str):
     """A text that a row shows as it is."""
 
 
+def java_value(value: Any, type_: t.LogicalType) -> Any:
+    """A point in time as Java's ``LocalDateTime`` and ``Instant`` show it, a number as ``BigDecimal`` does, also within
+    arrays and rows; another value as it is."""
+    if value is None:
+        return None
+    match type_:
+        case t.ArrayType(element=element):
+            return [java_value(item, element) for item in value]
+        case t.RowType(fields=fields):
+            return Row(*(java_value(item, field.type) for item, field in zip(value, fields, strict=True)))
+        case t.DecimalType():
+            return Shown(f"{value:f}")
+    return java_time(value, type_)
+
+
 def java_time(value: Any, type_: t.LogicalType) -> Any:
     """A point in time as Java's ``LocalDateTime`` and ``Instant`` show it; another value as it is."""
     if value is None or not isinstance(type_, t.TIMESTAMPS):
@@ -56,7 +71,7 @@ class TestSinkWriter(SinkWriter):
         rows = records(batch.with_columns(schema, batch.columns))
         kinds = [0] * len(batch) if batch.kinds is None else batch.kinds.tolist()
         for kind, row in zip(kinds, rows, strict=True):
-            shown = [java_time(v, f.type) for v, f in zip(row, schema.fields, strict=True)]
+            shown = [java_value(v, f.type) for v, f in zip(row, schema.fields, strict=True)]
             TAKEN.append((RowKind(kind), java.java_text(Row(*shown), schema)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,22 @@ def test_pandas_functions_over_whole_rows(env: TableEnvironment) -> None:
     )
     made = table.group_by(col("g")).aggregate(shared).select(col("g"), col("m"), col("i"))
     assert final(made) == [["a", 19 / 3, 4], ["b", 5.0, 3], ["c", 1.0, 5]]
+
+
+def test_functions_take_maps_as_dictionaries_and_keep_milliseconds_of_times(env: TableEnvironment) -> None:
+    at = dt.time(12, 0, 0, 123_456)
+    element = ({"a": 1, "b": None}, [{"c": 2}], at)
+    table = env.from_elements([element, (None, None, None)], DataTypes.ROW([
+        DataTypes.FIELD("m", DataTypes.MAP(DataTypes.STRING(), DataTypes.INT())),
+        DataTypes.FIELD("l", DataTypes.ARRAY(DataTypes.MAP(DataTypes.STRING(), DataTypes.INT()))),
+        DataTypes.FIELD("t", DataTypes.TIME()),
+    ]))  # fmt: skip
+    taken = udf(lambda m, found: f"{m} {found}", result_type=DataTypes.STRING())
+    later = udf(lambda at: at, result_type=DataTypes.TIME())
+    pandas = udf(lambda maps: maps, result_type="MAP<STRING, INT>", func_type="pandas")
+    made = table.select(taken(col("m"), col("l")), later(col("t")), pandas(col("m")))
+    with made.execute().collect() as rows:
+        assert [tuple(row) for row in rows] == [
+            ("{'a': 1, 'b': None} [{'c': 2}]", dt.time(12, 0, 0, 123_000), {"a": 1, "b": None}),
+            ("None None", None, None),
+        ]

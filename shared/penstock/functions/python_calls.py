@@ -143,10 +143,39 @@ def _shown(value: Any) -> str:
 
 
 def python_values(vector: Vector, n: int) -> list[Any]:
-    """The arguments of a function per record: Python values, None = NULL."""
+    """The arguments of a function per record: Python values, None = NULL; a MAP is a dictionary."""
     if isinstance(vector, Scalar):
-        return as_column(vector, 1).to_pylist() * n
-    return vector.storage_list() if isinstance(vector.type, _PLAIN) else vector.to_pylist()
+        return _with_dictionaries(vector.type, as_column(vector, 1).to_pylist()) * n
+    if isinstance(vector.type, _PLAIN):
+        return vector.storage_list()
+    return _with_dictionaries(vector.type, vector.to_pylist())
+
+
+def _with_dictionaries(type_: t.LogicalType, values: list[Any]) -> list[Any]:
+    """``values`` with a dictionary for each MAP, which Arrow gives as a list of pairs."""
+    made = _of_pairs(type_)
+    return values if made is None else [None if value is None else made(value) for value in values]
+
+
+def _of_pairs(type_: t.LogicalType) -> Callable[[Any], Any] | None:
+    """Converts a value of ``type_`` that is not None; None if there is no MAP in the type."""
+    match type_:
+        case t.MapType(value=inner):
+            of_value = _of_pairs(inner)
+            if of_value is None:
+                return dict
+            return lambda pairs: {k: None if v is None else of_value(v) for k, v in pairs}
+        case t.ArrayType(element=inner):
+            of_element = _of_pairs(inner)
+            if of_element is None:
+                return None
+            return lambda values: [None if v is None else of_element(v) for v in values]
+        case t.RowType(fields=fields):
+            own = {f.name: made for f in fields if (made := _of_pairs(f.type)) is not None}
+            if not own:
+                return None
+            return lambda row: {k: own[k](v) if k in own and v is not None else v for k, v in row.items()}
+    return None
 
 
 def result_column(

@@ -3,8 +3,8 @@
 Arrow alone would turn 1.5 into 1 for an INT, 1e300 into infinity for a FLOAT, a ``datetime`` into a date, the
 float 1.505 into 1.51 for a DECIMAL(10, 2), and a whole number into microseconds since 1970 for a TIMESTAMP.
 Batches are converted as a whole; values are checked one by one only for types that Arrow does not check, and if
-a batch does not fit. As in Flink, a fraction of a second beyond the precision of a TIME or TIMESTAMP is
-truncated.
+a batch does not fit. As in Flink, a fraction of a second beyond the precision of a TIMESTAMP is truncated; a TIME
+keeps its milliseconds, because Flink counts a TIME of any precision up to 3 in milliseconds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def result_of(type_: t.LogicalType, out: Any) -> Column:
         for value in out.to_pylist() if isinstance(out, (pa.Array, pa.ChunkedArray)) else out:
             _check_float(value)
     if isinstance(type_, (t.TimeType, *t.TIMESTAMPS)) and type_.precision < 6:
-        unit = 10 ** (6 - type_.precision)
+        digits = max(type_.precision, 3) if isinstance(type_, t.TimeType) else type_.precision
+        unit = 10 ** (6 - digits)
         column = Column(type_, np.floor_divide(column.values, unit) * unit, column.valid)
     return column
 

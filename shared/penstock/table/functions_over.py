@@ -66,6 +66,8 @@ def _of_pandas(value: Any) -> Any:
     if isinstance(value, tuple):
         columns = [pa.Array.from_pandas(column).to_pylist() for column in value]
         return list(zip(*columns, strict=True))
+    if len(value) and value.dtype == object and value.map(lambda x: isinstance(x, (dict, list, tuple))).any():
+        return value.where(value.notna(), None).tolist()  # Arrow would guess other types for maps and rows
     return pa.Array.from_pandas(value)
 
 
