@@ -180,7 +180,10 @@ def theirs(
     argv += ["--source", json.dumps(source), "--sinks", json.dumps(sinks), "--runs", str(len(sinks))]
     argv += ["--key", KEYS.get(query, ""), "--set", "execution.checkpointing.interval=10 s"]
     argv += ["--set", "restart-strategy.type=none"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        # Without a folder Flink keeps checkpoints in its job manager's memory, and q17's are too large for that.
+        argv += ["--set", f"execution.checkpointing.dir=file://{folder}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
     runs = [json.loads(x.removeprefix("RUN ")) for x in done.stdout.splitlines() if x.startswith("RUN ")]
     if done.returncode or len(runs) != len(sinks):
         raise RuntimeError(f"Flink failed at {query}:\n{done.stderr[-3000:]}")
