@@ -332,6 +332,14 @@ def test_the_catalog_is_browsed_and_its_names_completed(site: Site) -> None:
     page, wrong = watched(site)
     page.goto(f"{site.url}/#/sql")
     page.wait_for_selector(".cm-content")
+    write(
+        page,
+        "SELECT CAST(9007199254740993 AS BIGINT) AS n, CAST('12345678901234567.89' AS DECIMAL(20, 2)) AS d, 1.50 AS m",
+    )
+    run(page)
+    ran(page, "SELECT CAST")
+    cells = page.locator(".sql-rows tbody tr:first-child td").all_inner_texts()
+    assert cells[1:] == ["9007199254740993", "12345678901234567.89", "1.50"], "a double would hold 16 digits"
     write(page, "CREATE TABLE papers (title STRING, `order` INT) WITH ('connector' = 'opensearch', 'hosts' = 'http://127.0.0.1:1', "
                 "'index' = 'i', 'username' = 'me', 'password' = 'plain-and-long')")  # fmt: skip
     run(page)

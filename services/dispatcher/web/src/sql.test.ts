@@ -1,6 +1,8 @@
 /** The pure parts of the SQL page in tables. */
 import { describe, expect, it } from "vitest";
-import { Changelog, compared, sorted, type Change, type RowKind } from "./sql/changelog";
+import { tapEvent } from "./api/tap";
+import { compared, exact, numberOf, shown } from "./lib/exact";
+import { Changelog, sorted, type Change, type RowKind } from "./sql/changelog";
 import { axesOf, chartOf, NONE, seconds, type Column } from "./sql/charting";
 import { planOf } from "./sql/plan";
 import { at, explaining, extent, kindOf, padded, placeIn, quoted, split, whereText } from "./sql/statements";
@@ -175,5 +177,31 @@ describe("plan", () => {
     const text = `== Logical Plan ==\nx\n\n== Physical Execution Plan ==\n{"nodes": [{"id": "1", "type": "S", "contents": "S -> T", "parallelism": 1, "predecessors": []}]}\n`;
     expect(planOf(text)).toEqual({ text: "== Logical Plan ==\nx", nodes: [{ id: "1", type: "S", contents: "S -> T", parallelism: 1, predecessors: [] }] });
     expect(() => planOf("x")).toThrow("without a graph");
+  });
+});
+
+describe("numbers of rows", () => {
+  const long = "[9007199254740993,12345678901234567.89,1.50,1e300,[1.10],{\"k\":9007199254740993},null,true,\"1\"]";
+  it("keep their digits", () => {
+    const values = exact<unknown[]>(long);
+    expect(values.map(shown)).toEqual(["9007199254740993", "12345678901234567.89", "1.50", "1e300", "[1.10]", '{"k":9007199254740993}', "null", "true", "1"]);
+    expect(values.map(numberOf)).toEqual([9007199254740992, 12345678901234568, 1.5, 1e300, undefined, undefined, undefined, undefined, undefined]);
+  });
+  it("are ordered by all of them", () => {
+    const values = exact<unknown[]>("[9007199254740993,9007199254740992,-1.50,-1.49,null,2]");
+    expect([...values].sort(compared).map(shown)).toEqual(["-1.50", "-1.49", "2", "9007199254740992", "9007199254740993", "null"]);
+    const decimals = exact<unknown[]>("[12345678901234567.89,12345678901234567.88]");
+    expect([...decimals].sort(compared).map(shown)).toEqual(["12345678901234567.88", "12345678901234567.89"]);
+  });
+  it("tell rows apart that are one double", () => {
+    const log = new Changelog();
+    for (const [kind, n] of [["INSERT", "9007199254740993"], ["INSERT", "9007199254740992"], ["DELETE", "9007199254740993"]] as const)
+      log.add([{ kind, fields: exact<unknown[]>(`[${n}]`) }]);
+    expect(log.rows().map((row) => shown(row.fields))).toEqual(["[9007199254740992]"]);
+  });
+  it("are exact in a tap, whose own numbers are plain", () => {
+    const event = tapEvent('{"columns":[],"rows":[{"kind":"+I","subtask":1,"time":5,"values":[9007199254740993]}],"passed":3,"unseen":0}');
+    expect(event.passed + event.rows[0]!.subtask).toBe(4);
+    expect(shown(event.rows[0]!.values[0])).toBe("9007199254740993");
   });
 });

@@ -752,22 +752,33 @@ export interface paths {
         put?: never;
         post: {
             parameters: {
-                query?: never;
+                query?: {
+                    allowNonRestoredState?: string;
+                    "entry-class"?: string;
+                    parallelism?: string;
+                    "program-args"?: string;
+                    programArg?: string;
+                    savepointPath?: string;
+                };
                 header?: never;
                 path: {
                     jar: string;
                 };
                 cookie?: never;
             };
-            requestBody?: never;
+            requestBody?: {
+                content: {
+                    "application/json": components["schemas"]["RunApplication"];
+                };
+            };
             responses: {
-                /** @description Refused. */
+                /** @description As `run`: each job is an application of its own, with the job's id. */
                 202: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Empty"];
+                        "application/json": components["schemas"]["ApplicationRun"];
                     };
                 };
                 /** @description An error. */
@@ -5840,6 +5851,13 @@ export interface components {
             status: string;
         };
         /**
+         * ApplicationRun
+         * @description ``POST /jars/{jar}/run-application``. ``applicationid``: the job's id.
+         */
+        ApplicationRun: {
+            applicationid: string;
+        };
+        /**
          * ApplicationsOverview
          * @description ``GET /applications/overview``
          */
@@ -7170,6 +7188,36 @@ export interface components {
             id: number;
             is_savepoint: boolean;
             restore_timestamp: number;
+        };
+        /**
+         * RunApplication
+         * @description The body of ``run-application``. ``application_id``: another name of ``job_id``.
+         */
+        RunApplication: {
+            /** @default null */
+            allowNonRestoredState: boolean | null;
+            /** @default null */
+            applicationId: string | null;
+            /** @default null */
+            claimMode: string | null;
+            /** @default null */
+            entryClass: string | null;
+            /** @default null */
+            flinkConfiguration: {
+                [key: string]: string;
+            } | null;
+            /** @default null */
+            jobId: string | null;
+            /** @default null */
+            parallelism: number | null;
+            /** @default null */
+            programArgs: string | null;
+            /** @default null */
+            programArgsList: string[] | null;
+            /** @default null */
+            restoreMode: string | null;
+            /** @default null */
+            savepointPath: string | null;
         };
         /**
          * RunPackage

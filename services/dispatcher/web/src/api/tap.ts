@@ -1,5 +1,6 @@
 /** Rows of an edge as they come: the server-sent events of `GET /jobs/{job}/edges/{edge}/tap`. */
 import { useEffect, useState } from "react";
+import { exact } from "../lib/exact";
 import type { Schemas } from "./client";
 
 type TapEvent = Schemas["TapEvent"];
@@ -31,6 +32,13 @@ export function after(before: Tapped, event: TapEvent): Tapped {
     shown: before.shown + event.rows.length,
     last: event,
   };
+}
+
+/** An event with rows, whose values keep all their digits. Pure. */
+export function tapEvent(data: string): TapEvent {
+  const event = JSON.parse(data) as TapEvent;
+  const { rows } = exact<TapEvent>(data);
+  return { ...event, rows: event.rows.map((row, i) => ({ ...row, values: rows[i]?.values ?? [] })) };
 }
 
 /** The events in a text of the stream, and what is left of an event that is not whole yet. Pure. */
@@ -65,7 +73,7 @@ export function useTap(job: string, edge: string, paused: boolean): Tapped {
         const read = events(rest + value);
         rest = read.rest;
         for (const { name, data } of read.found) {
-          if (name === "rows") set((before) => after(before, JSON.parse(data) as TapEvent));
+          if (name === "rows") set((before) => after(before, tapEvent(data)));
           if (name === "end") set((before) => ({ ...before, ended: (JSON.parse(data) as Schemas["TapEnd"]).reason }));
         }
       }

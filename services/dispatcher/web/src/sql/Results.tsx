@@ -1,10 +1,11 @@
 /** The rows of a statement: as a table that follows the changelog, as the changes themselves, as a chart. */
 import { useState, type ReactElement } from "react";
 import { Chart } from "../ui/chart";
+import { shown } from "../lib/exact";
 import { compact, count } from "../lib/format";
 import { Badge, Card, Empty, Segments } from "../ui/parts";
 import { axesOf, chartOf, isNumber, NONE, type Axes, type Column } from "./charting";
-import { MOST_CHANGES, MOST_ROWS, shown, SIGN, sorted, type Row } from "./changelog";
+import { MOST_CHANGES, MOST_ROWS, SIGN, sorted, type Row } from "./changelog";
 import type { Result } from "./store";
 
 const PER_PAGE = 100;

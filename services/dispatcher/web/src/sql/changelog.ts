@@ -1,5 +1,7 @@
 /** The rows of a query as its changelog leaves them. Pure, but for `Changelog`, which keeps them. */
 
+import { compared, shown } from "../lib/exact";
+
 /** As the gateway names them. */
 export type RowKind = "INSERT" | "UPDATE_BEFORE" | "UPDATE_AFTER" | "DELETE";
 export const SIGN: Record<RowKind, string> = { INSERT: "+I", UPDATE_BEFORE: "-U", UPDATE_AFTER: "+U", DELETE: "-D" };
@@ -68,7 +70,7 @@ export class Changelog {
 
   #put(no: number, fields: unknown[]): void {
     this.#rows.set(no, { no, fields });
-    const text = JSON.stringify(fields);
+    const text = shown(fields);
     const alike = this.#alike.get(text);
     if (alike) alike.push(no);
     else this.#alike.set(text, [no]);
@@ -77,13 +79,13 @@ export class Changelog {
     if (!oldest) return;
     this.#rows.delete(oldest.no);
     this.#leaving = this.#leaving.filter((other) => other !== oldest.no);
-    this.#without(JSON.stringify(oldest.fields), oldest.no);
+    this.#without(shown(oldest.fields), oldest.no);
     this.#forgotten += 1;
   }
 
   /** Takes one row that is so out of the index. Undefined: there is none. */
   #take(fields: unknown[]): number | undefined {
-    const text = JSON.stringify(fields);
+    const text = shown(fields);
     const no = this.#alike.get(text)?.at(-1);
     if (no !== undefined) this.#without(text, no);
     else if (this.#forgotten > 0) this.#forgotten -= 1;
@@ -115,21 +117,8 @@ export class Changelog {
   }
 }
 
-/** Which of two values comes first; NULL comes last. */
-export function compared(a: unknown, b: unknown): number {
-  if (a === null || a === undefined) return b === null || b === undefined ? 0 : 1;
-  if (b === null || b === undefined) return -1;
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  const [x, y] = [shown(a), shown(b)];
-  return x < y ? -1 : x > y ? 1 : 0;
-}
-
 /** The rows in the order of a column (-1: that of arrival). */
 export function sorted(rows: Row[], column: number, down: boolean): Row[] {
   const found = column < 0 ? [...rows] : [...rows].sort((a, b) => compared(a.fields[column], b.fields[column]));
   return down ? found.reverse() : found;
-}
-
-export function shown(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -1,6 +1,7 @@
 /** Rows as a chart. Pure. */
 import type { Line } from "../ui/chart";
-import { compared, shown, type Row } from "./changelog";
+import { compared, numberOf, shown } from "../lib/exact";
+import type { Row } from "./changelog";
 
 export interface Column {
   name: string;
@@ -86,8 +87,7 @@ export function chartOf(columns: Column[], rows: Row[], { x, y, by }: Axes): Cha
         line = { label, values: places.map(() => null), ...(plain ? { bars: true } : {}) };
         lines.set(label, line);
       }
-      const value = row.fields[column];
-      line.values[place] = typeof value === "number" ? value : null;
+      line.values[place] = numberOf(row.fields[column]) ?? null;
     }
   }
   if (hidden) notes.push(`the first ${MOST_LINES} values of ${columns[by]?.name ?? "the column"} have lines, those of ${hidden} rows have none`);

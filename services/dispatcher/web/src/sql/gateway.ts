@@ -1,4 +1,5 @@
 /** The SQL gateway, to which the dispatcher relays: sessions, statements, pages of rows. */
+import { exact } from "../lib/exact";
 import type { Change } from "./changelog";
 import type { Column } from "./charting";
 
@@ -24,7 +25,7 @@ export class GatewayError extends Error {
   }
 }
 
-async function ask<T>(method: string, path: string, body?: unknown, keepalive = false): Promise<T> {
+async function ask<T>(method: string, path: string, body?: unknown, keepalive = false, read: (text: string) => unknown = JSON.parse): Promise<T> {
   let answer: Response;
   try {
     answer = await fetch(`./sql${path}`, {
@@ -36,7 +37,7 @@ async function ask<T>(method: string, path: string, body?: unknown, keepalive = 
   } catch {
     throw new GatewayError({ message: "The dispatcher does not answer.", remedy: "Is it running?" }, 0);
   }
-  const found = (await answer.json().catch(() => undefined)) as (T & { error?: Details; errors?: string[] }) | undefined;
+  const found = (await answer.text().then(read).catch(() => undefined)) as (T & { error?: Details; errors?: string[] }) | undefined;
   if (answer.ok && found !== undefined) return found;
   throw new GatewayError(found?.error ?? { message: found?.errors?.join("\n") || `${answer.status} ${answer.statusText}` }, answer.status);
 }
@@ -81,7 +82,7 @@ export const gateway = {
     ask<{ tables: TableFacts[]; more: number }>("GET", `/sessions/${part(session)}/tables?catalog=${part(catalog)}&database=${part(database)}`),
   start: async (session: string, statement: string, executionConfig: Record<string, string>) =>
     (await ask<{ operationHandle: string }>("POST", `/sessions/${part(session)}/statements`, { statement, executionConfig })).operationHandle,
-  page: (session: string, operation: string, token: number) => ask<Page>("GET", `/sessions/${part(session)}/operations/${part(operation)}/result/${token}?rowFormat=JSON`),
+  page: (session: string, operation: string, token: number) => ask<Page>("GET", `/sessions/${part(session)}/operations/${part(operation)}/result/${token}?rowFormat=JSON`, undefined, false, exact),
   cancel: (session: string, operation: string) => ask<unknown>("POST", `/sessions/${part(session)}/operations/${part(operation)}/cancel`, {}, true),
   forget: (session: string, operation: string) => ask<unknown>("DELETE", `/sessions/${part(session)}/operations/${part(operation)}/close`),
 };

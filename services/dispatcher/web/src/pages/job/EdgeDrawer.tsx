@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState, type ReactElement } from "react";
 import { api, data, useLoaded, type Schemas } from "../../api/client";
 import { useTap, type TapRow } from "../../api/tap";
+import { shown } from "../../lib/exact";
 import { count } from "../../lib/format";
 import { go } from "../../lib/router";
 import { Icon } from "../../ui/icons";
@@ -83,7 +84,7 @@ function Rows({ columns, rows }: { columns: Schemas["TapColumn"][]; rows: TapRow
               {timed && <td className="nowrap">{row.time === null ? "" : time(row.time)}</td>}
               {(row.values as unknown[]).map((value, i) => (
                 <td key={i} className={typeof value === "number" ? "n" : ""} title={typeof value === "string" && value.length > 40 ? value : undefined}>
-                  {value === null ? <span className="dim">NULL</span> : typeof value === "string" ? value : JSON.stringify(value)}
+                  {value === null ? <span className="dim">NULL</span> : shown(value)}
                 </td>
               ))}
             </tr>
