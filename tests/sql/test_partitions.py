@@ -147,8 +147,22 @@ def test_truncate_empties_all_partitions(tmp_path):
         session,
         f"CREATE TABLE plain (id INT) {plain}; INSERT INTO plain VALUES (1), (2); TRUNCATE TABLE plain;",
     )
+    assert run(session, "SELECT COUNT(*) FROM plain WHERE id > 0 HAVING COUNT(*) > 0") == []
     run(session, "INSERT INTO plain VALUES (3)")
     assert run(session, "SELECT * FROM plain") == [(3,)]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_table_is_there_when_no_row_was_written(tmp_path, partitioned):
+    by = "PARTITIONED BY (g)" if partitioned else ""
+    options = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/new', 'format' = 'csv')"
+    session = SqlSession({"execution.runtime-mode": "BATCH"})
+    run(session, f"CREATE TABLE new (id INT, g STRING) {by} {options}")
+    with pytest.raises(PenstockError, match="no file at"):
+        run(session, "SELECT * FROM new")
+    run(session, "INSERT INTO new SELECT * FROM (VALUES (1, 'a')) v(id, g) WHERE id > 1")
+    assert run(session, "SELECT * FROM new") == []
+    assert run(session, "SELECT COUNT(*), MAX(id) FROM new") == [(0, None)]
 
 
 @pytest.mark.parametrize(

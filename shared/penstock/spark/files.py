@@ -56,7 +56,7 @@ def scan(session: SparkSession, table: TableRead) -> Frame | None:
     found = [f for f in found_files(info, files, pattern) if f.kept]
     paths = [f.info.path for f in found]
     if not paths:
-        return None  # Our connector raises the error.
+        return None  # Our connector raises the error, or gives no rows.
     schema = table.schema
     partitioning = Partitioning.of(info)
     inside = schema if partitioning is None else _data(partitioning, found, schema)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 from penstock.connectors.base import LookupSource, SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.filesystem.settings import METADATA, OPTIONS
 from penstock.connectors.simple import DeclaredConnector
-from penstock.errors import ConnectorError
 from penstock.formats import file_format
 
 if TYPE_CHECKING:
@@ -62,18 +61,11 @@ class FilesystemConnector(DeclaredConnector):
 
     def _check_there(self, table: TableInfo) -> None:
         from penstock.connectors.filesystem.opening import open_files
-        from penstock.connectors.filesystem.partitions import PATTERN, listed
+        from penstock.connectors.filesystem.partitions import check_there, listed
 
         files, path = open_files(table.options["path"], table.options)
-        if not listed(table, files, path):
-            pattern = table.options.get(PATTERN)
-            raise ConnectorError(
-                f"no file at '{table.options['path']}'",
-                expected="an existing file, a folder with files, or a glob that matches some",
-                got="nothing there" if pattern is None else f"nothing whose whole path matches '{pattern}'",
-                where="connector 'filesystem', option 'path'",
-                remedy="check the path; it must be readable on every task manager",
-            )
+        found = listed(table, files, path)
+        check_there(table, files, path, found, where="connector 'filesystem', option 'path'")
 
     def is_bounded(self, table: TableInfo) -> bool:
         return "source.monitor-interval" not in table.options

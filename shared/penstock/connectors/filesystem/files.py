@@ -9,6 +9,7 @@ from penstock.connectors.filesystem.paths import LASTING_ERRNOS
 from penstock.errors import ConnectorError, ExternalError
 
 if TYPE_CHECKING:
+    from penstock.connectors.filesystem.paths import Files
     from penstock.formats.api import RowFile
     from penstock.formats.compressing import CompressedFile
 
@@ -75,6 +76,14 @@ class OpenFile:
         if self.compressed is not None:
             self.compressed.close()
         self.file.close()
+
+
+def make_table_folder(files: Files, folder: str) -> None:
+    """A table into which a job writes is there, even if no row comes. Raises what ``write_error`` makes of an error."""
+    try:
+        files.make_folder(folder)
+    except OSError as err:
+        raise write_error(err, folder) from err
 
 
 def write_error(err: Exception, folder: str) -> Exception:

@@ -307,6 +307,20 @@ def listed(table: TableInfo, files: Files, path: str) -> list[FileInfo]:
     return [info for info in found if matches(urlsplit(info.path).path if "://" in info.path else info.path)]
 
 
+def check_there(table: TableInfo, files: Files, path: str, found: Sequence[Any], *, where: str) -> None:
+    """ConnectorError if nothing was found. A folder without files is an empty table, which was emptied or never filled."""
+    pattern = table.options.get(PATTERN)
+    if found or (pattern is None and files.is_folder(path)):
+        return
+    raise ConnectorError(
+        f"no file at '{table.options['path']}'",
+        expected="an existing file, a folder, or a glob that matches some files",
+        got="nothing there" if pattern is None else f"nothing whose whole path matches '{pattern}'",
+        where=where,
+        remedy="check the path; it must be readable on every task manager",
+    )
+
+
 def found_files(table: TableInfo, files: Files, path: str) -> list[FoundFile]:
     """All files of a table. In a partitioned table, files of partitions that the query's filter rules out
     are not ``kept``."""

@@ -44,7 +44,16 @@ class FileInfo:
 
 #: Errors that another attempt does not mend: permissions, wrong paths, read-only file systems.
 LASTING_ERRNOS = frozenset(
-    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENAMETOOLONG}
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EEXIST,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EROFS,
+        errno.ENAMETOOLONG,
+    }
 )
 
 
@@ -64,6 +73,14 @@ class Files(ABC):
     @abstractmethod
     def list(self, pattern: str) -> list[FileInfo]:
         """The file, the files below a folder, or the files that a glob matches, sorted by path."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder, even one without files. Object stores have none."""
+        return False
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder, if it is not there. Object stores need none."""
+        return
 
     @abstractmethod
     def open_input(self, path: str) -> BinaryIO:
@@ -136,6 +153,12 @@ class LocalFiles(Files):
         root = Path(GLOB.split(pattern)[0]).parent if GLOB.search(pattern) else Path(pattern)
         if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
             raise _unreadable(str(root), "permission denied")
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
 
     def open_input(self, path: str) -> BinaryIO:
         try:

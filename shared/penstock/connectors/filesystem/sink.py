@@ -35,7 +35,7 @@ from penstock.connectors.filesystem.committables import (
     show,
     sweep,
 )
-from penstock.connectors.filesystem.files import CountingFile, OpenFile, write_error
+from penstock.connectors.filesystem.files import CountingFile, OpenFile, make_table_folder, write_error
 from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.partition_commit import (
     END_OF_TIME,
@@ -120,6 +120,7 @@ class FileSink(SinkWriter):
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         await self._locate(ctx)
+        await ctx.run(partial(make_table_folder, self._files, self._folder))
         await self._restore(restored)
         self._room.set()
         self._task = asyncio.create_task(self._pump())
@@ -373,14 +374,8 @@ class FileSink(SinkWriter):
             sweep(self._files, join(self._folder, PENDING_FOLDER), self._pending_prefix, self.ctx.attempt)
 
     def needs_commit(self) -> bool:
-        return bool(
-            self._queue
-            or self._open_files
-            or self._closed
-            or self._uncommitted
-            or self._growing
-            or self._commits
-        )
+        written = self._queue or self._open_files or self._closed
+        return bool(written or self._uncommitted or self._growing or self._commits)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.connectors.base import Fetched, SourceEnumerator, SourceReader, Split, TableInfo
 from penstock.connectors.cutting import first_rows
 from penstock.connectors.filesystem.opening import open_files
-from penstock.connectors.filesystem.partitions import found_files
+from penstock.connectors.filesystem.partitions import check_there, found_files
 from penstock.connectors.filesystem.parts import check_unchanged, file_format_of, part_reader
 from penstock.connectors.filesystem.paths import FileInfo, Files
 from penstock.connectors.filesystem.settings import METADATA, OPTIONS
@@ -45,14 +45,9 @@ class FileEnumerator(SourceEnumerator):
         def look() -> list[Split]:
             files, path = open_files(self._options["path"], self._table.options)
             found = found_files(self._table, files, path)
-            if not found and self.discovery_interval_ms is None:
-                raise ConnectorError(
-                    f"no file at '{path}'",
-                    expected="an existing file, a folder with files, or a glob that matches some",
-                    got="nothing there",
-                    where=f"operator {ctx.uid}, option 'path'",
-                    remedy="check the path; it must be readable on every task manager",
-                )
+            if self.discovery_interval_ms is None:
+                where = f"operator {ctx.uid}, option 'path'"
+                check_there(self._table, files, path, found, where=where)
             out: list[Split] = []
             order = len(known)
             for file in found:
