@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import InternalError
+from penstock.errors import InternalError, SnapshotError
 from penstock.functions.accumulators import accumulator_types
 from penstock.functions.expr import AggregateCall
 from penstock.jobgraph.specs import GroupAggregateSpec
@@ -265,3 +265,42 @@ def test_a_retraction_into_an_append_only_plan_is_an_error():
     sub = Subtask(make_group_aggregate(spec(["count_star"])), [INPUT], output(["count_star"]))
     with pytest.raises(InternalError, match="append-only"):
         sub.process(Batch.of(INPUT, [("a", 1, None, None, None, None, None)], kinds=[3]))
+
+
+class Total:
+    """A Python aggregate function: the sum."""
+
+    def create_accumulator(self):
+        return 0
+
+    def accumulate(self, acc, value):
+        return acc + value
+
+    def get_value(self, acc):
+        return acc
+
+
+def test_state_of_a_python_function_from_before_it_had_distinct_is_refused():
+    """An older Penstock kept the accumulator alone for f(DISTINCT a), and counted each row."""
+    out = Schema.of(("k", STR), ("total", BIG))
+
+    def cluster(distinct, states=None):
+        call = AggregateCall("total", (1,), BIG, distinct=distinct, python="total")
+        spec = GroupAggregateSpec(keys=(0,), aggregates=(call,))
+        return Cluster(
+            lambda: make_group_aggregate(spec), [(0,)], [INPUT], out, 1, states, function=lambda _: Total()
+        )
+
+    def of(*values):
+        return Batch.of(INPUT, [("a", v, None, None, None, None, None) for v in values])
+
+    for distinct, expected in ((False, 17), (True, 12)):
+        task = cluster(distinct)
+        task.process(of(5, 5))
+        restored = cluster(distinct, task._states(1))
+        restored.process(of(7))
+        assert restored.out()[-1].to_pylist()[-1] == ("a", expected)
+    old = cluster(False)
+    old.process(of(5, 5))
+    with pytest.raises(SnapshotError, match="keeps its state in another form"):
+        cluster(True, old._states(1))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.columnar.grouping import distinct_slots
+from penstock.errors import SnapshotError
 from penstock.snapshots.keyed_blocks import restored_columns
 from penstock.state.cold_tier import make_changes
 from penstock.state.keyed_state import StateRows
@@ -178,14 +179,32 @@ class CellTable(SlotTable):
     """
 
     def __init__(self, space: KeySpace, name: str, parts: Sequence[Cells]) -> None:
+        self._names = [x for p in parts for x in p.partial_names]
         super().__init__(
-            space, name, names=[x for p in parts for x in p.partial_names],
-            types=[x for p in parts for x in p.partial_types],
+            space, name, names=self._names, types=[x for p in parts for x in p.partial_types]
         )  # fmt: skip
         self._parts = list(parts)
 
     def __len__(self) -> int:
         return len(self.space)
+
+    def parsed(self, blocks: Sequence[pa.RecordBatch]) -> Parsed:
+        """As ``SlotTable.parsed``.
+
+        Raises:
+            SnapshotError: An aggregate had a column and has none now. Without its column it would start anew.
+        """
+        unknown = {x for b in blocks for x in b.schema.names if x.startswith("agg")} - set(self._names)
+        if unknown:
+            raise SnapshotError(
+                "an aggregate keeps its state in another form than the one that is restored",
+                expected="columns " + (", ".join(self._names) or "(none)"),
+                got="also " + ", ".join(sorted(unknown)),
+                where=f"state '{self.name}'",
+                remedy="an older Penstock counted each row for f(DISTINCT a) of a Python function: start without this operator's "
+                "state (-n, --allow-non-restored-state, and another uid)",
+            )
+        return super().parsed(blocks)
 
     @property
     def live_bytes(self) -> int:
