@@ -15,6 +15,7 @@ from penstock.types import logical as t
 EXACT, LEAST, MOST = "exactly-once", "at-least-once", "at-most-once"
 STILL = "exactly-once while the table does not change"
 LOOKED = "exactly-once while nobody takes messages out of the queue"
+ANSWERED = "exactly-once while the answers do not change"
 ASKED = {"sink.delivery-guarantee": EXACT}
 SNAPSHOT = {"scan.startup.mode": "snapshot"}
 
@@ -28,6 +29,13 @@ GIVEN = [
     ("elasticsearch-8", {}, None, LEAST),
     ("faker", {}, EXACT, None),
     ("filesystem", {}, EXACT, EXACT),
+    ("http", {"listen": "127.0.0.1:9"}, LEAST, LEAST),
+    ("http", {"listen": "127.0.0.1:9", "request-id.header": "X-Id"}, EXACT, LEAST),
+    ("http", {"listen": "127.0.0.1:9", "answer": "received"}, MOST, LEAST),
+    ("http", {"url": "http://h"}, LEAST, LEAST),
+    ("http", {"url": "http://h", "scan.bounded.mode": "latest"}, ANSWERED, LEAST),
+    ("http-sink", {}, None, LEAST),
+    ("http-sink", ASKED, None, EXACT),
     ("iceberg", {}, EXACT, EXACT),
     ("jdbc", {}, STILL, LEAST),
     ("jdbc", ASKED, STILL, EXACT),
@@ -51,6 +59,7 @@ GIVEN = [
     ("rabbitmq", {"use-message-id": "true"}, EXACT, LEAST),
     ("rabbitmq", {"scan.bounded.mode": "latest"}, LOOKED, LEAST),
     ("redis", {}, EXACT, LEAST),
+    ("rest-lookup", {}, LEAST, None),
     ("socket", {}, MOST, LEAST),
     ("upsert-kafka", {}, EXACT, LEAST),
 ]

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from penstock.errors import ConnectorError, RecordError, nearest
 from penstock.types import Column, Field
@@ -124,10 +125,13 @@ def read_value(field: Field, data: bytes | None, where: str) -> Any:
 
 
 class KeyTemplate:
-    """``customer:{id}``: text with columns in it. ``columns``: their indices, in the order of the text."""
+    """``customer:{id}``: text with columns in it. ``columns``: their indices, in the order of the text. ``in_url``: values
+    are quoted as parts of a URL."""
 
-    def __init__(self, text: str, schema: Schema, owner: str, option: str = "key") -> None:
-        self.text = text
+    def __init__(
+        self, text: str, schema: Schema, owner: str, option: str = "key", *, in_url: bool = False
+    ) -> None:
+        self.text, self._in_url = text, in_url
         self._literals = _COLUMN.split(text)[0::2]
         names = _COLUMN.findall(text)
         for name in names:
@@ -153,7 +157,8 @@ class KeyTemplate:
     def _filled(self, row: Sequence[str | bytes | None]) -> bytes:
         out = self._literals[0].encode()
         for value, literal in zip(row, self._literals[1:], strict=True):
-            out += (value.encode() if isinstance(value, str) else value or b"") + literal.encode()
+            data = value.encode() if isinstance(value, str) else value or b""
+            out += (quote(data, safe="").encode() if self._in_url else data) + literal.encode()
         return out
 
     def pattern(self) -> str:
