@@ -55,6 +55,7 @@ ALLOWED = {
     ("*/cli/main.py", "*"): "typer, which registers a command by its decorator",
     ("*/cli/shell.py", "get_completions"): "prompt_toolkit",
     ("*/common/http_serving.py", "capture_signals"): "uvicorn",
+    ("*/http/listening.py", "capture_signals"): "uvicorn",
     ("*/formats/avro/files.py", "seekable"): "fastavro, of the file that it writes to",
     ("*", "_repr_html_"): "a notebook, which shows the object",
     ("*/notebook.py", "*load_ipython_extension"): "IPython, for %load_ext and %unload_ext",
