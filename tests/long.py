@@ -115,7 +115,7 @@ PROVED: dict[str, str] = {
         "tests/e2e/test_dead_letters.py::test_letters_reach_their_table_and_are_sent_again_once",
     "tests/e2e/test_filesystem.py::test_killed_slots_lose_no_row_and_commit_no_partition_too_early":
         "tests/e2e/test_failures.py::test_a_killed_slot_process",
-    "tests/e2e/test_object_store.py::test_a_table_and_checkpoints_in_azure":
+    "tests/e2e/test_object_store.py::test_tables_and_checkpoints_in_a_store":
         "tests/connectors/test_object_stores.py::test_a_store_of_checkpoints",
     "tests/e2e/test_servers_away.py::test_a_job_waits_for_servers_that_are_stopped_and_says_so":
         "tests/e2e/test_kafka.py::test_killed_slots_and_a_killed_broker_lose_and_double_nothing",
