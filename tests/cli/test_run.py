@@ -17,6 +17,7 @@ from penstock.cli.run import job_file, plan_file, read_script, spec_of
 from penstock.cli.sql import Runner
 from penstock.errors import FunctionError, SpecError
 from penstock.jobgraph import JobGraph
+from tests.cli.here import penstock_here
 
 SQL, PY, YAML = Path("job.sql"), Path("f.py"), Path("job.yaml")
 
@@ -55,6 +56,33 @@ def test_a_file_that_is_not_there_is_called_what_it_should_be(name: str, says: s
     with pytest.raises(SpecError, match=says) as refused:
         read_script(Path("/nowhere") / name)
     assert expected in str(refused.value.expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says", "place", "remedy"),
+    [
+        ("job.yaml", "name: x\nsql: SELECT 1\nparalelism: 2\n", "unknown field 'paralelism'", "line 3", "parallelism"),
+        ("job.json", '{"sql": "SELECT 1",\n "paralelism": 2}', "unknown field 'paralelism'", "line 2", "parallelism"),
+        ("job.yaml", "name: x\n  sql: [\n", "the spec is not YAML", "line 2, column 6", "docs/operations.md"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_is_refused_with_its_place(
+    tmp_path: Path, name: str, text: str, says: str, place: str, remedy: str
+) -> None:
+    with pytest.raises(SpecError, match=says) as refused:
+        spec_of(tmp_path / name, text, [], {})
+    error = refused.value
+    assert str(error.where).endswith(f"{name}, {place}")
+    assert error.expected
+    assert error.got
+    assert remedy in (error.remedy or "")
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_there_is_not(port: str) -> None:
+    done = penstock_here("up", f"--port={port}")
+    assert done.returncode == 2
+    assert "'--port'" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "job.json", "job.sql", "job.py"])

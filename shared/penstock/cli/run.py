@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from penstock.cli.project import is_project, run_project
 from penstock.cli.savepoint_paths import locate
 from penstock.cli.sql import FORMATS, read_script, run_sql
 from penstock.config import PIPELINE_NAME
-from penstock.errors import PenstockError, SpecError, nested_too_deeply
+from penstock.errors import PenstockError, SpecError, nearest, nested_too_deeply
 from penstock.plan.compiled import VERSION_FIELD
 
 if TYPE_CHECKING:
@@ -279,22 +280,50 @@ def _read_spec(file: Path, text: str) -> JobSpec:
         except yaml.YAMLError as err:
             mark = getattr(err, "problem_mark", None)
             where = f"{file}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(file)
-            raise SpecError(f"the spec is not YAML: {getattr(err, 'problem', err)}", where=where) from err
+            raise SpecError(
+                f"the spec is not YAML: {getattr(err, 'problem', err)}",
+                expected="fields and their values, as 'name: value'",
+                got=_line_of(text, mark.line) if mark else None,
+                where=where,
+                remedy="correct the line; docs/operations.md shows specs",
+            ) from err
         except RecursionError as err:
             raise nested_too_deeply("job spec", str(file)) from err
         except (ValueError, OverflowError) as err:  # an impossible date or number
             raise SpecError(f"the spec holds a value that cannot be read: {err}", where=str(file)) from err
     if isinstance(data, dict) and VERSION_FIELD in data:
         return _spec_of_plan(str(file.absolute()), {})
+    fields = JobSpec.__struct_fields__
+    for name in data if isinstance(data, dict) else ():
+        if name not in fields:
+            raise SpecError(
+                f"unknown field '{name}' in the job spec",
+                expected="the fields " + ", ".join(fields),
+                got=repr(name),
+                where=_place_of(name, text, file),
+                remedy=nearest(str(name), fields) or "correct that field; docs/operations.md shows specs",
+            )
     try:
         return msgspec.convert(data, JobSpec)
     except msgspec.ValidationError as err:
         raise SpecError(
             f"a malformed job spec: {err}",
-            expected="the fields " + ", ".join(JobSpec.__struct_fields__),
+            expected="the fields " + ", ".join(fields),
             where=str(file),
             remedy="correct that field; docs/operations.md shows specs",
         ) from err
+
+
+def _line_of(text: str, number: int) -> str | None:
+    """A line of a spec, counted from 0."""
+    lines = text.splitlines()
+    return repr(lines[number].strip()[:80]) if number < len(lines) else None
+
+
+def _place_of(name: object, text: str, file: Path) -> str:
+    """Where a spec names a field of its own: the first line that begins with it."""
+    found = re.search(rf"^[{{\s]*[\"']?{re.escape(str(name))}[\"']?\s*:", text, re.MULTILINE)
+    return f"{file}, line {text.count(chr(10), 0, found.end()) + 1}" if found else str(file)
 
 
 def plan_file(file: Path, spec: JobSpec) -> JobGraph:

@@ -16,8 +16,10 @@ def up(
     jobmanagers: Annotated[int, typer.Option(min=1, help="Job managers to start; one leads each job.")] = 1,
     dispatchers: Annotated[int, typer.Option(min=1, help="Dispatchers to start.")] = 1,
     resourcemanagers: Annotated[int, typer.Option(min=1, help="Resource managers to start; one leads.")] = 1,
-    port: Annotated[int, typer.Option(help="Port of the REST API and dashboard; 0 = any.")] = 8081,
-    nats_port: Annotated[int, typer.Option(help="Port of NATS; 0 = any.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the REST API and dashboard; 0 = any.")
+    ] = 8081,
+    nats_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of NATS; 0 = any.")] = 0,
     data: Annotated[
         Path | None, typer.Option(help="Folder for jobs, state and streams; without it nothing is kept.")
     ] = None,
