@@ -47,14 +47,14 @@ class Cluster:
 
 
 def test_by_somebody_else_is_an_error() -> None:
-    runner = Runner(SimpleNamespace(client=Cluster(interrupted=False)), {}, "table")  # type: ignore[arg-type]
+    runner = Runner(SimpleNamespace(client=Cluster(interrupted=False), defaults=dict), {}, "table")  # type: ignore[arg-type]
     with pytest.raises(ExternalError, match=r"job \w+ \(.*\) was cancelled"):
         runner.run_script(SCRIPT, "-e")
 
 
 def test_by_hand_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster(interrupted=True)
-    runner = Runner(SimpleNamespace(client=cluster), {}, "table")  # type: ignore[arg-type]
+    runner = Runner(SimpleNamespace(client=cluster, defaults=dict), {}, "table")  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         runner.run_script(SCRIPT, "-e")
     said = capsys.readouterr().err

@@ -108,7 +108,9 @@ build()
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs run in this process, on a cluster that is not asked; what they change is put back."""
-    access = SimpleNamespace(prepare=lambda: None, client=SimpleNamespace(url="http://cluster"))
+    access = SimpleNamespace(
+        prepare=lambda: None, defaults=dict, client=SimpleNamespace(url="http://cluster")
+    )
     monkeypatch.setattr(run, "ClusterAccess", lambda *args, **kwargs: nullcontext(access))
     monkeypatch.setenv(execution.CLUSTER_VARIABLE, "")
     monkeypatch.setattr(execution, "_wait", execution._wait)
@@ -230,6 +232,9 @@ class _Access:
     def __init__(self) -> None:
         self.client = self
         self.graphs: list[JobGraph] = []
+
+    def defaults(self) -> dict[str, str]:
+        return {}
 
     def submit(self, spec: dict[str, Any]) -> str:
         self.graphs.append(msgspec.convert(spec["job_graph"], JobGraph))

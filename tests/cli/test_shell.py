@@ -72,7 +72,7 @@ def test_a_session_over_several_lines_with_history(monkeypatch, tmp_path, capsys
 
 
 def test_words_for_the_client_stand_in_scripts_too(capsys):
-    runner = Runner(SimpleNamespace(client=None), {}, "table")
+    runner = Runner(SimpleNamespace(client=None, defaults=dict), {}, "table")
     runner.run_script("HELP; SET 'parallelism.default' = '2'; CLEAR; QUIT; SELECT * FROM nowhere", "-e")
     printed = capsys.readouterr().out
     assert "Statements end with ';'" in printed
