@@ -50,6 +50,8 @@ public class LoopbackCatalog {
     Map<String, String> properties = Map.of(
         "catalog-impl", "org.apache.iceberg.jdbc.JdbcCatalog",
         "uri", "jdbc:sqlite:" + args[2] + "?busy_timeout=60000",
+        // Two connections to SQLite can hold each other's locks, and then each commit fails.
+        "clients", "1",
         "jdbc.schema-version", "V1",
         "warehouse", args[3]);
     Catalog catalog = CatalogUtil.buildIcebergCatalog("backend", properties, new Configuration());

@@ -158,19 +158,22 @@ class Epochs:
         return bool(ready)
 
     async def _commit(self, item: Committable, inline: list[DataFile] | None = None) -> bool:
+        refused = ""
         for race in range(_MOST_RACES):
             try:
                 return bool(await self._run(lambda: self._try(item, inline)))
             except LostRaceError as err:
                 _log.debug("lakehouse_race_lost", checkpoint=item.checkpoint_id, error=err)
+                refused = str(err)
                 # The random pause keeps competing writers from colliding again.
                 await asyncio.sleep(_PAUSE_S * min(race + 1, 20) * (0.5 + random.random()))
         raise ExternalError(
-            "other writers commit to the table faster than this one",
-            expected=f"a turn within {_MOST_RACES} tries",
-            got="another commit each time",
+            f"none of {_MOST_RACES} commits to the table succeeded",
+            expected="a commit between those of other writers",
+            got=refused or "another commit each time",
             where=f"checkpoint {item.checkpoint_id}",
-            remedy="let fewer jobs write into it, or make their checkpoints rarer",
+            remedy="look into the catalog's log; if other writers are faster, let fewer jobs write into the table, "
+            "or make their checkpoints rarer",
         )
 
 
