@@ -86,6 +86,15 @@ def test_csv_bad_cells_and_widths_are_named():
     ]
 
 
+def test_csv_shows_no_text_of_a_record_of_another_width():
+    bad = []
+    schema = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()))
+    decoder("csv", schema, bad=bad).decode([b'1,"pa55word",x'], where)
+    ((error, _, _),) = bad
+    assert "Expected 2 columns, got 3" in error.got
+    assert "pa55word" not in str(error)
+
+
 def test_csv_refuses_nested_types():
     with pytest.raises(UnsupportedError, match="'tags'"):
         get_format("csv").check(Schema.of(("tags", t.ArrayType(t.IntType()))), {})

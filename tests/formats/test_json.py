@@ -182,6 +182,16 @@ def test_what_is_no_object_is_a_bad_record(message):
         decoder(Schema.of(("v", t.IntType()))).decode([message], where)
 
 
+@pytest.mark.parametrize(
+    ("message", "got"), [(b'["pa55word"]', "an array"), (b'"pa55word"', "a string"), (b"1.5", "a number")]
+)
+def test_the_text_of_what_is_no_object_is_masked(message, got):
+    bad = []
+    decoder(Schema.of(("v", t.IntType())), bad=bad).decode([message], where)
+    assert bad[0][0].got == got
+    assert "pa55word" not in str(bad[0][0])
+
+
 def test_lines_are_numbered_with_blank_ones():
     bad = []
     batch = decoder(Schema.of(("v", t.IntType())), bad=bad).decode_batch(

@@ -8,6 +8,7 @@ by one, to name the record. An unquoted empty cell is NULL unless the column is 
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.types.logical import Schema
+
+#: Arrow's error holds the whole record, which is shown only masked.
+_RECORD = re.compile(r"(Expected \d+ columns, got \d+): .*", re.DOTALL)
 
 OPTIONS = OptionSet(
     "format 'csv'",
@@ -179,7 +183,7 @@ class CsvDecoder(Decoder):
             error = RecordError(
                 "the record does not parse as CSV",
                 expected=f"{len(self._names())} columns: " + ", ".join(self._names()),
-                got=str(err),
+                got=_RECORD.sub(r"\1", str(err)),
             )
             self._reject(error, message, where)
             return Batch.empty(self._schema)

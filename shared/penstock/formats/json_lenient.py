@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from penstock.types.logical import Schema
 
+#: What a record that is no object is, without its text.
+_KINDS = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
 #: The least number that is nearer to FLOAT's infinity than to its greatest value.
 _BEYOND_FLOAT = (2 - 2.0**-24) * 2.0**127
@@ -63,7 +65,8 @@ class LenientConverter:
         UnicodeDecodeError for what is not JSON."""
         record = self._parse(message)
         if not isinstance(record, dict):
-            raise RecordError("the record is not an object", expected="one JSON object", got=shorten(record))
+            got = _KINDS.get(type(record), "a number")
+            raise RecordError("the record is not an object", expected="one JSON object", got=got)
         return tuple(self._field(record, f.name, f.type, f.name) for f in self._schema.fields)
 
     def to_batch(self, rows: Sequence[tuple[Any, ...]]) -> Batch:
