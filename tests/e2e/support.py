@@ -105,16 +105,18 @@ def story_of(client: ClusterClient, job_id: str) -> str:
     return "\n".join([*lines, f"  {client.exceptions(job_id)}"])
 
 
+def running_spark(client: ClusterClient) -> int | None:
+    """The process of the task manager's Spark; None if there is none, or nobody has told of it."""
+    managers = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
+    pids = [p["details"].get("spark_pid") for p in managers]
+    return next((pid for pid in pids if pid and Path(f"/proc/{pid}").exists()), None)
+
+
 def spark_pid(client: ClusterClient) -> int:
     """The Spark of the only task manager, as soon as its report tells of one that lives (a
     resource manager that does not answer in time is asked again)."""
 
-    def found() -> int | None:
-        managers = [p for p in client.info()["processes"] if p["role"] == "taskmanager"]
-        pids = [p["details"].get("spark_pid") for p in managers]
-        return next((pid for pid in pids if pid and Path(f"/proc/{pid}").exists()), None)
-
-    return until_true(found, "the task manager's Spark")
+    return until_true(lambda: running_spark(client), "the task manager's Spark")
 
 
 def slot_pid(client: ClusterClient) -> int:
