@@ -26,7 +26,7 @@ FOLDER = Path(__file__).with_name("mutants")
 ROOT = Path(__file__).parents[2]
 #: What a run imports from the repository.
 COPIED = ("shared", "services", "tests/simulation")
-SEEDS = 200
+SEEDS = 400
 
 
 @dataclass(frozen=True)
