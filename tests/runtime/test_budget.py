@@ -8,7 +8,9 @@ from penstock.functions.expr import AggregateCall, Call, InputRef, PythonCall
 from penstock.jobgraph.specs import CalcSpec, GroupAggregateSpec
 from penstock.operators.budget import (
     COLUMNAR_LEAST,
+    LONGEST_S,
     SOURCE_LEAST,
+    SOURCE_STEP_S,
     STEP_S,
     RowBudget,
     least_rows,
@@ -36,7 +38,7 @@ def test_one_long_batch_is_enough_to_shrink() -> None:
 
 def test_bounds() -> None:
     budget = RowBudget(600, least=512, most=1_000)
-    budget.note(600, 10.0)
+    budget.note(600, 0.5)
     assert budget.rows == 512
     for _ in range(10):
         budget.note(512, 1e-9)
@@ -57,6 +59,16 @@ def test_a_columnar_batch_that_was_interrupted_does_not_count() -> None:
     assert budget.rows == pytest.approx(steady, rel=0.35)
     budget.note(budget.rows, 0.2)
     assert budget.rows < steady / 4
+
+
+def test_rows_that_take_long_are_read_in_smaller_pieces_than_the_smallest() -> None:
+    budget = source_budget([CalcSpec(condition=None, projections=(InputRef(0, BIG),))])
+    for _ in range(10):
+        budget.note(budget.rows, budget.rows * 1e-3)
+    assert budget.rows == LONGEST_S / 1e-3
+    for _ in range(10):
+        budget.note(budget.rows, budget.rows * 1e-6)
+    assert budget.rows == pytest.approx(SOURCE_STEP_S / 1e-6, rel=0.35)
 
 
 def test_a_trickle_says_nothing_of_columnar_batches() -> None:
@@ -81,5 +93,5 @@ def test_only_user_code_goes_row_by_row() -> None:
 def test_a_busy_machine_does_not_shrink_what_a_columnar_source_reads(projection: Any, least: int) -> None:
     budget = source_budget([CalcSpec(condition=None, projections=(projection,))])
     for _ in range(10):
-        budget.note(budget.rows, 0.5)
+        budget.note(budget.rows, 0.3)
     assert budget.rows == least

@@ -19,13 +19,19 @@ from penstock.jobgraph.specs import (
 
 #: The target duration of a step in seconds. Input is cut into pieces that should not take longer.
 STEP_S = 0.005
+#: The same for what a columnar source reads at once. Each piece has a fixed cost in every expression and column
+#: that follows (1 ms in a query with a regular expression and a CASE), so 5 ms of work would be up to a fifth
+#: of it.
+SOURCE_STEP_S = 0.010
 
 
 #: The smallest useful piece for columnar operators: smaller ones only repeat the fixed cost of a step.
 COLUMNAR_LEAST = 512
 #: The same for what a source reads at once, unless user code follows in its task: decoding and encoding have a fixed cost
 #: for each column. On a busy machine steps take longer by the clock, and smaller pieces would make it busier still.
-SOURCE_LEAST = 2048
+SOURCE_LEAST = 8192
+#: A piece of the smallest size may take this long in seconds; rows that take longer (large ones) make it smaller.
+LONGEST_S = 0.5
 ASYNC_MOST = 256
 _USER_CODE = (KeyedProcessSpec, KeyedWindowSpec, PythonCall, PythonSpec, TableFunctionSpec)
 
@@ -48,7 +54,9 @@ def most_rows(specs: Any, otherwise: int) -> int:
 def source_budget(specs: Any) -> RowBudget:
     """What a source should read at once, in a task with these specs."""
     columnar = least_rows(specs) == COLUMNAR_LEAST
-    return RowBudget(4_096, least=SOURCE_LEAST if columnar else COLUMNAR_LEAST, most=16_384)
+    if columnar:
+        return RowBudget(4_096, least=SOURCE_LEAST, most=16_384, step_s=SOURCE_STEP_S)
+    return RowBudget(4_096, least=COLUMNAR_LEAST, most=16_384)
 
 
 def _runs_user_code(value: Any) -> bool:
@@ -69,7 +77,7 @@ class RowBudget:
     The estimate grows slowly, since a small batch says little about a large one. It shrinks at once when a
     batch took twice ``step_s``. A ``least`` above 1 means columnar operators. Their batches cost nearly the
     same, so a slow one was interrupted: the fastest of the last few counts, and batches below ``least`` rows
-    are ignored. (The thread's CPU time would be exact, but reading it is a system call of 4 µs several times
+    are ignored, and fewer rows than ``least`` are chosen only if those would take more than ``LONGEST_S``. (The thread's CPU time would be exact, but reading it is a system call of 4 µs several times
     per batch.)
     """
 
@@ -92,4 +100,5 @@ class RowBudget:
         fits = min(self._step_s / row_s, 4.0 * max(rows, self.rows))
         if rows * row_s < 2 * self._step_s:
             fits = 0.5 * self.rows + 0.5 * fits
-        self.rows = int(max(self._least, min(self._most, fits)))
+        least = max(1.0, min(self._least, LONGEST_S / row_s))
+        self.rows = int(max(least, min(self._most, fits)))
