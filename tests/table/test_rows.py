@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.api import AggregateFunction, ScalarFunction, TableFunction
-from penstock.errors import PenstockError, SpecError, SqlError, UnsupportedError
+from penstock.errors import PenstockError, SpecError, SqlError
 from penstock.table import DataTypes, EnvironmentSettings, TableEnvironment
-from penstock.table.expressions import call, col, lit, row_interval
+from penstock.table.expressions import call, col, lit
 from penstock.table.table import Table
 from penstock.table.udf import udaf, udf, udtaf, udtf
-from penstock.table.windows import Tumble
 from tests.golden.engines import spark_graph
 
 ROWS = [(1, "a", 1.5), (2, "b", 2.5), (3, "a", 3.5), (4, None, None)]
@@ -180,7 +179,6 @@ def test_what_is_refused_says_what_to_do(env: TableEnvironment) -> None:
         (lambda: table.alias("a", "b", "c", "d"), SpecError, "more columns"),
         (lambda: table.group_by(col("s")).flat_aggregate(plus).select(col("s")), SpecError, "flat_aggregate"),
         (lambda: udtaf(object()), SpecError, "udtaf"),
-        (lambda: Tumble.over(row_interval(10)), UnsupportedError, "count_window"),
         (lambda: table.select(col("i").bitmap_build()), PenstockError, "BITMAP_BUILD"),
         (lambda: table.fetch(-1), SpecError, "number of rows"),
         (lambda: table.select(col("i").alias("a", "b")), SpecError, "several names"),

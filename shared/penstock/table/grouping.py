@@ -33,6 +33,10 @@ class GroupedTable:
         return self._selected(fields, "select")
 
     def _selected(self, fields: tuple[Any, ...], what: str) -> Table:
+        if self._window is not None and self._window.rows is not None:
+            from penstock.table.count_windows import select_windows
+
+            return select_windows(self._table, self._keys, self._window, fields)
         selecting = self._table._selecting(self._window)
         items = selecting.named(selecting.items(fields, what))
         keys = [selecting.node(key) for key in self._keys]
@@ -75,7 +79,7 @@ class AggregatedTable:
         refuse_rows(call, "aggregate", several=self._several)
         keys = list(grouped._keys)
         made: list[Any] = [*keys, call.alias(RECORD)]
-        if window is not None:
+        if window is not None and window.rows is None:
             w = col(window.name)
             made += [
                 w.start.alias(f"{window.name}$start"),
@@ -84,7 +88,7 @@ class AggregatedTable:
             ]
         inner = grouped._selected(tuple(made), "aggregate")
         unpacked = self._unpacked(inner, names)
-        if window is None:
+        if window is None or window.rows is not None:
             return unpacked.select(*fields)
         return unpacked.select(*(_from_columns(field, window.name) for field in fields))
 

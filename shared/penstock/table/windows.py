@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import SpecError
 from penstock.table.expression_base import node_of
 from penstock.table.marks import Bound, RowCount
 from penstock.table.syntax import call, identifier
@@ -28,13 +28,14 @@ def window_name(alias: Any) -> str:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """A named group window. ``function``: TUMBLE, HOP or SESSION; ``time``: the time column; ``spans``: the
-    intervals in the order of the function's arguments."""
+    """A named group window. ``function``: TUMBLE, HOP, SESSION or COUNT; ``time``: the time column; ``spans``: the
+    intervals in the order of the function's arguments; ``rows``: size and slide of a window of a number of rows."""
 
     function: str
     spans: tuple[exp.Expression, ...]
     time: exp.Expression
     name: str
+    rows: tuple[int, int] | None = None
 
     def call(self, suffix: str = "") -> exp.Expression:
         """The call ``TUMBLE(time, …)``, or with a suffix such as START ``TUMBLE_START(time, …)``."""
@@ -47,32 +48,28 @@ class _OnTime:
     function: str
     spans: tuple[exp.Expression, ...]
     time: exp.Expression
+    rows: tuple[int, int] | None = None
 
     def alias(self, alias: Any) -> GroupWindow:
         """Name the window: ``group_by(col('w'), …)``, ``col('w').start``."""
-        return GroupWindow(self.function, self.spans, self.time, window_name(alias))
+        return GroupWindow(self.function, self.spans, self.time, window_name(alias), self.rows)
 
 
 @dataclass(frozen=True)
 class _Sized:
     function: str
     spans: tuple[exp.Expression, ...]
+    rows: tuple[int, int] | None = None
 
     def on(self, time_field: Expression) -> _OnTime:
-        """Window by the time column ``time_field``."""
-        return _OnTime(self.function, self.spans, node_of(time_field))
+        """Window by the time column ``time_field``; windows of a number of rows take them in its order."""
+        return _OnTime(self.function, self.spans, node_of(time_field), self.rows)
 
 
-def _span(value: Any, what: str) -> exp.Expression:
+def _rows(value: Any) -> int | None:
+    """The number of rows of ``row_interval(n)``; None for an interval of time."""
     node = node_of(value)
-    if isinstance(node, RowCount):
-        raise UnsupportedError(
-            f"{what} of {node.this} rows: a window by a number of rows",
-            expected="an interval, such as lit(10).minutes",
-            got=f"row_interval({node.this})",
-            remedy="count_window of a keyed DataStream, or an OVER window with preceding(row_interval(n))",
-        )
-    return node
+    return int(str(node.this)) if isinstance(node, RowCount) else None
 
 
 class Tumble:
@@ -80,8 +77,11 @@ class Tumble:
 
     @classmethod
     def over(cls, size: Expression) -> _Sized:
-        """Windows of ``size``: ``lit(10).minutes``."""
-        return _Sized("TUMBLE", (_span(size, "Tumble.over"),))
+        """Windows of ``size``: ``lit(10).minutes``, or ``row_interval(5)`` rows of a key."""
+        count = _rows(size)
+        if count is not None:
+            return _Sized("COUNT", (), _checked(count, count, "Tumble.over"))
+        return _Sized("TUMBLE", (node_of(size),))
 
 
 class Session:
@@ -90,16 +90,39 @@ class Session:
     @classmethod
     def with_gap(cls, gap: Expression) -> _Sized:
         """Windows that end when no row has come for ``gap``."""
-        return _Sized("SESSION", (_span(gap, "Session.with_gap"),))
+        if (count := _rows(gap)) is not None:
+            raise SpecError(
+                "a session's gap of a number of rows",
+                expected="an interval, such as lit(10).minutes",
+                got=f"row_interval({count})",
+            )
+        return _Sized("SESSION", (node_of(gap),))
 
 
 @dataclass(frozen=True)
 class _Sliding:
-    size: exp.Expression
+    size: Any
 
     def every(self, slide: Expression) -> _Sized:
-        """Windows of which one begins every ``slide``."""
-        return _Sized("HOP", (_span(slide, "every"), self.size))
+        """Windows of which one begins every ``slide``: an interval, or a number of rows, as the size is."""
+        size, step = _rows(self.size), _rows(slide)
+        if (size is None) != (step is None):
+            raise SpecError(
+                "a window whose size and slide are of two kinds",
+                expected="two intervals, or two row_interval(n)",
+                got="one of each",
+            )
+        if size is not None and step is not None:
+            return _Sized("COUNT", (), _checked(size, step, "Slide.over"))
+        return _Sized("HOP", (node_of(slide), node_of(self.size)))
+
+
+def _checked(size: int, slide: int, what: str) -> tuple[int, int]:
+    if size < 1 or slide < 1:
+        raise SpecError(
+            f"{what}: a window of rows", expected="at least one row", got=f"{size} rows every {slide}"
+        )
+    return size, slide
 
 
 class Slide:
@@ -107,8 +130,8 @@ class Slide:
 
     @classmethod
     def over(cls, size: Expression) -> _Sliding:
-        """Windows of ``size``."""
-        return _Sliding(_span(size, "Slide.over"))
+        """Windows of ``size``: an interval, or ``row_interval(5)`` rows of a key."""
+        return _Sliding(size)
 
 
 @dataclass(frozen=True)
