@@ -1,8 +1,8 @@
-"""PyFlink's own tests of the DataStream API through Penstock's names.
+"""PyFlink's own tests through Penstock's names.
 
-``PENSTOCK_PYFLINK_TESTS=FOLDER python -m tests.compat.suite [FILE …]`` runs them and writes the pass rate by file to
-``docs/pyflink-tests.md``. ``FOLDER`` has ``pyflink/datastream/tests``: ``flink-python`` of a checkout of ``COMMIT``. Jobs run on the
-streaming engine in this process; what a test takes from Java has a stand-in or is counted as a test that needs Java.
+``PENSTOCK_PYFLINK_TESTS=FOLDER python -m tests.compat.suite [table | other] [FILE …]`` runs them and writes the pass rate by
+file to a page of ``docs/``. ``FOLDER`` has ``pyflink/datastream/tests``: ``flink-python`` of a checkout of ``COMMIT``. Jobs run on
+the streaming engine in this process; what a test takes from Java has a stand-in or is counted as a test that needs Java.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
+import re
 import signal
 import sys
 import unittest
@@ -28,7 +30,7 @@ from penstock.compat import pyflink
 from penstock.testing.harness import run_graph
 from penstock.types import Batch
 from tests.compat import suite_stand_ins, suite_tables
-from tests.compat.suite_reasons import REASONS
+from tests.compat.suite_reasons import NEED_JAVA, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,11 +40,18 @@ if TYPE_CHECKING:
 
 VARIABLE = "PENSTOCK_PYFLINK_TESTS"
 DOCS = Path(__file__).parents[2] / "docs"
-#: Package of tests → its page and its name.
+#: Group of tests → its page, its name and its folders.
 PAGES = {
-    "datastream": (DOCS / "pyflink-tests.md", "DataStream API"),
-    "table": (DOCS / "pyflink-table-tests.md", "Table API"),
+    "datastream": (DOCS / "pyflink-tests.md", "DataStream API", ("datastream",)),
+    "table": (DOCS / "pyflink-table-tests.md", "Table API", ("table",)),
+    "other": (
+        DOCS / "pyflink-other-tests.md",
+        "common classes, connectors, formats and metrics",
+        ("common", "datastream/connectors", "datastream/formats", "fn_execution", "fn_execution/metrics"),
+    ),
 }
+#: All folders of tests.
+FOLDERS = tuple(path for _, _, paths in PAGES.values() for path in paths)
 #: Flink's commit that the tests are taken from: the last one before its version became 2.4-SNAPSHOT.
 COMMIT = "096f031b9502337979c06f067c1289fe03173aaf"
 #: PyFlink's version in that commit.
@@ -100,13 +109,13 @@ def _submit(graph: JobGraph, config: Mapping[str, str]) -> LocalClient:
 
 @dataclass
 class Outcome:
-    """One file's tests. ``failed``: (test, first line of its error); ``java``: tests that need Java; ``private``: tests
-    that call what PyFlink keeps to itself."""
+    """One file's tests. ``failed``: (test, first line of its error); ``java``: tests that need Java, each with its reason;
+    ``private``: tests that call what PyFlink keeps to itself."""
 
     file: str
     passed: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
-    java: list[str] = field(default_factory=list)
+    java: list[tuple[str, str]] = field(default_factory=list)
     private: list[str] = field(default_factory=list)
     skipped: int = 0
 
@@ -121,6 +130,24 @@ _MOST_S = 30
 
 def _too_long(*_: Any) -> None:
     raise TimeoutError(f"the test has not ended after {_MOST_S} s")
+
+
+#: What a test says that asks PyFlink's gateway, or looks into a Java object that a Python object wraps.
+_JAVA_WORDS = re.compile(r"get_gateway\(|get_j_env_configuration|load_java_class|\._j_\w+")
+#: Why a test needs Java that has reached a stand-in of the gateway.
+ASKS = "asks"
+
+
+def of_java(name: str, method: Any) -> str | None:
+    """Why the failing test ``name`` needs Java; None if it does not."""
+    judged = next((why for part, why in NEED_JAVA.items() if part in name), None)
+    if judged is not None:
+        return judged
+    try:
+        text = inspect.getsource(method)
+    except (TypeError, OSError):
+        return None
+    return ASKS if _JAVA_WORDS.search(text) else None
 
 
 class _Result(unittest.TestResult):
@@ -148,12 +175,17 @@ class _Result(unittest.TestResult):
         error, told = err[1], None
         while error is not None:
             if isinstance(error, suite_stand_ins.NeedsJava):
-                self.outcome.java.append(name)
+                self.outcome.java.append((name, ASKS))
                 return
             if isinstance(error, suite_stand_ins.NeedsPrivate):
                 self.outcome.private.append(name)
                 return
             told, error = told or error, error.__cause__ or error.__context__
+        if why := of_java(
+            f"{self.outcome.file}: {name}", getattr(test, getattr(test, "_testMethodName", ""), None)
+        ):
+            self.outcome.java.append((name, why))
+            return
         lines = str(told).strip().splitlines() or [""]
         self.outcome.failed.append((name, f"{type(told).__name__}: {lines[0]}"[:160]))
         if os.environ.get("SUITE_TRACE"):
@@ -173,66 +205,72 @@ class Files(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         parent, _, file = name.rpartition(".")
-        if name == self._package:
+        if name == self._package or (
+            name.startswith("pyflink.fn_execution") and self._package.startswith(name)
+        ):
             return importlib.machinery.ModuleSpec(name, None, is_package=True)
         if parent != self._package:
             return None
         return importlib.util.spec_from_file_location(name, self._folder / f"{file}.py")
 
 
-def run(folder: Path, package: str, names: list[str]) -> list[Outcome]:
-    """The outcome of each file of tests of ``package``: ``datastream`` or ``table``."""
+def run(folder: Path, group: str, names: list[str]) -> list[Outcome]:
+    """The outcome of each file of the group's tests."""
     pyflink.install()
     suite_stand_ins.install()
     execution.submit = _submit  # type: ignore[assignment]
     suite_tables.install(sys.modules, _submit)
-    sys.meta_path.insert(0, Files(f"pyflink.{package}.tests", folder / "pyflink" / package / "tests"))
+    packages = {f"pyflink.{path.replace('/', '.')}.tests": path for path in FOLDERS}
+    for package, path in packages.items():
+        sys.meta_path.insert(0, Files(package, folder / "pyflink" / path / "tests"))
     out = []
-    for file in sorted((folder / "pyflink" / package / "tests").glob("test_*.py")):
-        if file.name in _HELPERS or (names and file.stem not in names):
-            continue
-        outcome = Outcome(file.stem)
-        out.append(outcome)
-        try:
-            module = importlib.import_module(f"pyflink.{package}.tests.{file.stem}")
-        except suite_stand_ins.NeedsJava:
-            outcome.java.append(file.stem)
-            continue
-        except suite_stand_ins.NeedsPrivate:
-            outcome.private.append(file.stem)
-            continue
-        except Exception as err:
-            outcome.failed.append((file.stem, f"{type(err).__name__}: {err}"[:160]))
-            continue
-        suite = unittest.defaultTestLoader.loadTestsFromModule(module)
-        suite.run(_Result(outcome))
+    for path in PAGES[group][2]:
+        for file in sorted((folder / "pyflink" / path / "tests").glob("test_*.py")):
+            if file.name not in _HELPERS and (not names or file.stem in names):
+                out.append(_run_file(f"pyflink.{path.replace('/', '.')}.tests.{file.stem}"))
     return out
 
 
-def taken_from(package: str) -> list[str]:
+def _run_file(name: str) -> Outcome:
+    outcome = Outcome(name.rpartition(".")[2])
+    try:
+        module = importlib.import_module(name)
+    except suite_stand_ins.NeedsJava:
+        outcome.java.append((outcome.file, ASKS))
+    except suite_stand_ins.NeedsPrivate:
+        outcome.private.append(outcome.file)
+    except Exception as err:
+        outcome.failed.append((outcome.file, f"{type(err).__name__}: {err}"[:160]))
+    else:
+        unittest.defaultTestLoader.loadTestsFromModule(module).run(_Result(outcome))
+    return outcome
+
+
+def taken_from(group: str) -> list[str]:
     """Lines of the page that name the tests."""
-    command = "python -m tests.compat.suite" + (" table" if package == "table" else "")
+    command = "python -m tests.compat.suite" + ("" if group == "datastream" else f" {group}")
     return [
-        f"Made by `{command}` from the tests of PyFlink's {PAGES[package][1]}, which are not part of Penstock. They are",
+        f"Made by `{command}` from the tests of PyFlink's {PAGES[group][1]}, which are not part of Penstock. They are",
         f"those of Flink's commit `{COMMIT}`, in which PyFlink's version is `{VERSION}`:",
         "the last commit before the version became 2.4-SNAPSHOT.",
     ]
 
 
-_UNREAD = ("A file that cannot be imported counts as one test that fails, however many tests it has.",)
+_TITLES = {"datastream": "", "table": " of tables", "other": " of common classes, connectors and formats"}
 
 
-def page(package: str, outcomes: list[Outcome]) -> str:
+def page(group: str, outcomes: list[Outcome]) -> str:
     """The page of the docs."""
     passed, counted = sum(o.passed for o in outcomes), sum(o.counted for o in outcomes)
     lines = [
-        "# PyFlink's own tests" + (" of tables" if package == "table" else ""),
+        "# PyFlink's own tests" + _TITLES[group],
         "",
-        *taken_from(package),
+        *taken_from(group),
         f"Of those that need no Java {passed} of {counted} pass ({passed / max(1, counted):.0%}). A test needs Java",
-        "when it asks PyFlink's gateway for Java's classes or reads a Java object's fields. A test is private when it calls",
+        "when it asks PyFlink's gateway for Java's classes, or reads a Java object that a Python object wraps (`x._j_table`), or",
+        "when what it expects is made by Flink's Java program: these are judged one by one below. A test is private when it calls",
         "functions and classes that PyFlink keeps to itself; it counts neither way.",
-        *(_UNREAD if package == "table" else ()),
+        "A file that cannot be imported counts as one test, however many tests it has.",
         "",
         "| file | pass | of | need Java | private | skipped by PyFlink |",
         "|---|---|---|---|---|---|",
@@ -247,26 +285,30 @@ def page(package: str, outcomes: list[Outcome]) -> str:
     for outcome in outcomes:
         for name, error in outcome.failed:
             shown = error.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-            why = next((why for pattern, why in REASONS.items() if pattern in name), f"`{shown}`")
+            why = next(
+                (why for part, why in REASONS.items() if part in f"{outcome.file}: {name}"), f"`{shown}`"
+            )
             lines.append(f"| `{outcome.file}`: `{name}` | {why} |")
+    judged = [(o.file, name, why) for o in outcomes for name, why in o.java if why != ASKS]
+    if judged:
+        lines += ["", "| needs Java | why |", "|---|---|"]
+        lines += [f"| `{file}`: `{name}` | {why} |" for file, name, why in judged]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     if VARIABLE not in os.environ:
         sys.exit(f"{VARIABLE} names no folder with pyflink/datastream/tests")
-    package, names = "datastream", sys.argv[1:]
-    if names[:1] == ["table"]:
-        package, names = "table", names[1:]
-    outcomes = run(Path(os.environ[VARIABLE]), package, names)
-    for outcome in outcomes:
-        print(
-            f"{outcome.file}: {outcome.passed} of {outcome.counted}, {len(outcome.java)} need Java, {len(outcome.private)} private"
-        )
-        for name, error in outcome.failed:
+    group, names = "datastream", sys.argv[1:]
+    if names[:1] and names[0] in PAGES:
+        group, names = names[0], names[1:]
+    outcomes = run(Path(os.environ[VARIABLE]), group, names)
+    for o in outcomes:
+        print(f"{o.file}: {o.passed} of {o.counted}, {len(o.java)} need Java, {len(o.private)} private")
+        for name, error in o.failed:
             print("   ", name, error)
     if not names:
-        PAGES[package][0].write_text(page(package, outcomes))
+        PAGES[group][0].write_text(page(group, outcomes))
 
 
 if __name__ == "__main__":

@@ -76,6 +76,19 @@ PRIVATE_TYPES = (
 )  # fmt: skip
 
 
+#: Functions of PyFlink's own base classes of tests that take or give Java's objects.
+_JAVA_HELPERS = ("_load_specific_flink_module_jars", "invoke_java_object_method", "to_java_data_structure")
+#: Modules of Beam, in whose protocol PyFlink's worker talks with Flink's Java process.
+_OF_BEAM = (
+    "metrics", "metrics.cells", "metrics.execution", "metrics.metricbase", "runners", "runners.worker",
+    "utils", "utils.counters",
+)  # fmt: skip
+
+
+class JavaObject:
+    """Py4J's class of Java's objects, of which there are none."""
+
+
 class NeedsPrivate(Exception):
     """A test calls what PyFlink keeps to itself."""
 
@@ -96,6 +109,12 @@ def _private(name: str) -> Private:
     if name.startswith("__"):
         raise AttributeError(name)
     return Private(name)
+
+
+def _java(name: str) -> Java:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Java(name)
 
 
 def _error(name: str) -> type[Exception]:
@@ -256,22 +275,30 @@ def modules() -> dict[str, types.ModuleType]:
         "pyflink.testing.test_case_utils": {
             **{k: names[k] for k in names if k.endswith("TestCase")},
             "exec_insert_table": Java("exec_insert_table"),
-            "_load_specific_flink_module_jars": Java("the JARs of Flink's tests"),
-            "invoke_java_object_method": Java("invoke_java_object_method"),
+            **{name: Java(name) for name in _JAVA_HELPERS},
         },
         "pyflink.util": {},
         "pyflink.util.exceptions": {"__getattr__": _error},
-        "pyflink.fn_execution": {},
         "pyflink.fn_execution.state_impl": {"RemovableConcatIterator": Iterator},
+        "pyflink.fn_execution.coders": {"__getattr__": _private},
+        "pyflink.fn_execution.flink_fn_execution_pb2": {"__getattr__": _private},
+        "pyflink.fn_execution.metrics.process": {"__path__": []},
+        "pyflink.fn_execution.metrics.process.metric_impl": {"__getattr__": _private},
+        "pyflink.gen_protos": {"__getattr__": _private},
+        "apache_beam": {"__path__": []},
+        **{f"apache_beam.{name}": {"__path__": [], "__getattr__": _private} for name in _OF_BEAM},
+        "avro": {"__path__": []},
+        "avro.datafile": {"DataFileReader": Java("the JARs of Avro")},
+        "avro.io": {"DatumReader": Java("the JARs of Avro")},
         "pyflink.serializers": {"__getattr__": _private},
         "pyflink.table.descriptors": {"__getattr__": _private},
         "pyflink.table.resolved_expression": {"ResolvedExpression": Java("ResolvedExpression")},
         "py4j": {},
         "py4j.protocol": {"Py4JJavaError": PenstockError},
-        "py4j.java_gateway": {"get_method": Java("get_method")},
+        "py4j.java_gateway": {"__getattr__": _java, "JavaObject": JavaObject},
         "pyflink.util.java_utils": {
+            "__getattr__": _java,
             "get_j_env_configuration": lambda env: JavaConfiguration("configuration"),
-            "load_java_class": Java("load_java_class"),
         },
         "pyflink.pyflink_gateway_server": {
             "get_log_dir": Java("get_log_dir"),
@@ -297,6 +324,7 @@ def install() -> None:
     table_types = importlib.import_module("pyflink.table.types")
     for name in PRIVATE_TYPES:
         setattr(table_types, name, Private(name))
+    importlib.import_module("pyflink.common.typeinfo")._from_java_type = Java("_from_java_type")  # type: ignore[attr-defined]
     env: Any = StreamExecutionEnvironment
     env._j_stream_execution_environment = Java("environment")
     _data_stream()._j_data_stream = Java("stream")

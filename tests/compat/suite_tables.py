@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import StreamExecutionEnvironment
@@ -165,7 +167,18 @@ def _of_today(statement: str) -> str:
     statement = "\n".join(lines)
     for older, today in _OLDER_OPTIONS.items():
         statement = statement.replace(older, today)
+    _without_further_columns(statement)
     return statement
+
+
+def _without_further_columns(statement: str) -> None:
+    """Cut the file's lines to the table's columns: the older factory ignores further ones."""
+    declared = statement[statement.index("(") + 1 : statement.lower().index("with")].splitlines()
+    columns = [line for line in declared if re.match(r"\s*\w+ [A-Z]+", line) and "WATERMARK" not in line]
+    path = Path(re.findall(r"'path'\s*=\s*'([^']*)'", statement)[0])
+    if path.is_file():
+        lines = [line.split(",")[: len(columns)] for line in path.read_text().splitlines()]
+        path.write_text("".join(",".join(line) + "\n" for line in lines))
 
 
 def install(modules: dict[str, Any], submit: Any) -> None:
