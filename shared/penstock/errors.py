@@ -149,6 +149,14 @@ class SpecError(UserError):
     code = "PS-SPEC"
 
 
+class SpecValueError(SpecError, ValueError):
+    """A ``SpecError`` where PyFlink raises a ``ValueError``, so that a program's ``except`` finds it."""
+
+
+class SpecTypeError(SpecError, TypeError):
+    """A ``SpecError`` where PyFlink raises a ``TypeError``, so that a program's ``except`` finds it."""
+
+
 class SqlError(UserError):
     """A statement or expression is wrong; it has line and column."""
 

@@ -88,7 +88,6 @@ def test_objects_with_arguments_of_their_own_in_a_query_of_a_program(collect: An
         (lambda: udf(lambda x: x), SpecError, "is not declared"),
         (lambda: udf(lambda x: x, result_type="INT", per="row"), SpecError, "unknown 'per'"),
         (lambda: udf(lambda x: x, result_type="INT", func_type="pandas"), UnsupportedError, "pandas"),
-        (lambda: udf(lambda x: x, result_type="INT", deterministic=False), UnsupportedError, "deterministic"),
         (lambda: udf(len, result_type="INT"), SpecError, "cannot mark"),
         (lambda: udaf(lambda x: x, result_type="INT"), SpecError, "no method 'accumulate'"),
         (lambda: udf(5, result_type="INT"), SpecError, "no method 'eval'"),

@@ -29,6 +29,7 @@ casts them as INSERT does.
 
 from __future__ import annotations
 
+import abc
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -44,18 +45,31 @@ Per = Literal["record", "batch"]
 F = TypeVar("F")
 
 
-class ScalarFunction:
+class _Determined:
+    def is_deterministic(self) -> bool:
+        """Whether the function gives the same for the same arguments. True, unless a subclass says otherwise."""
+        return True
+
+
+class ScalarFunction(_Determined, abc.ABC):
     """The base class of scalar functions that have something to open. ``eval(*args)`` returns the value."""
 
     def open(self, context: Any) -> None:
-        """Called once in every slot, before the first call. ``context.get_job_parameter(key)`` reads the configuration."""
+        """Called once in every subtask, before the first call; on Spark once in every process.
 
+        ``context.get_job_parameter(key)`` reads the configuration; in a subtask it has all of ``RuntimeContext``.
+        """
+
+    def close(self) -> None:
+        """Called once at the end."""
+
+    @abc.abstractmethod
     def eval(self, *args: Any) -> Any:
         """The value for one row; ``args``: the arguments, None for NULL. With ``per="batch"`` Arrow arrays."""
         raise NotImplementedError
 
 
-class TableFunction:
+class TableFunction(_Determined):
     """The base class of table functions that have something to open. ``eval(*args)`` returns the rows."""
 
     def open(self, context: Any) -> None:
@@ -72,12 +86,18 @@ class TableFunction:
         raise NotImplementedError
 
 
-class AggregateFunction:
+class AggregateFunction(_Determined):
     """An aggregate function. ``accumulate`` and ``retract`` change the accumulator or return a new one.
 
     ``retract(accumulator, *args)`` is needed over an updating input, ``merge(accumulator, [others])`` for session
     and sliding windows. With ``per="batch"`` the arguments are Arrow arrays: all rows of one key in a batch.
     """
+
+    def open(self, context: Any) -> None:
+        """Called once in every subtask, before the first call; ``context`` as in ``ScalarFunction.open``."""
+
+    def close(self) -> None:
+        """Called once at the end."""
 
     def create_accumulator(self) -> Any:
         """The accumulator of no row: any object that pickles."""
@@ -138,11 +158,12 @@ def udf(
         per: ``record``, one call for each row; ``batch``, one call for each Arrow batch.
         name: Name of the function; None: that of the callable.
         func_type: ``general`` or None. PyFlink's ``pandas`` is refused: take ``per="batch"``.
-        deterministic: Must be True.
+        deterministic: Whether it gives the same for the same arguments. A function that does not is called for each place where it
+            stands; over an updating input a row that is taken back may differ from the row that was given, as in Flink.
 
     Raises:
         SpecError: The result's type is not declared, ``per`` is unknown, or ``f`` is no function.
-        UnsupportedError: ``func_type`` or ``deterministic`` is something else.
+        UnsupportedError: ``func_type`` is something else.
     """
     return _declare("scalar", f, result_type, input_types, per, name, func_type, deterministic)
 
@@ -283,12 +304,6 @@ def _declare(
             expected="per='record' or per='batch'",
             remedy="per='batch' gives Arrow arrays; .to_pandas() makes Series of them",
         )
-    if not deterministic:
-        raise UnsupportedError(
-            f"{what}(deterministic=False)",
-            expected="functions that give the same for the same arguments",
-            remedy="let a source or a DataStream operator compute such values, as columns",
-        )
 
     def decorate(target: Any) -> Any:
         called = _callee(target, kind, what)
@@ -308,6 +323,7 @@ def _declare(
             "arguments": None if arguments is None else tuple(arguments),
             "per": per,
             "asynchronous": asynchronous,
+            "deterministic": deterministic,
         }
         if name is not None:
             declared["name"] = name

@@ -11,16 +11,30 @@ from penstock.columnar.accumulator_rows import new_accumulator, result
 from penstock.columnar.accumulators import Accumulator
 from penstock.columnar.store import grown
 from penstock.errors import FunctionError, PenstockError
+from penstock.functions.function_table import opened
 from penstock.functions.python_calls import shown
 from penstock.functions.python_results import MISFIT, allowed, first_misfit, result_of
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: The assumed size of a user's accumulator object, whose real size is unknown.
 _OBJECT_BYTES = 128
+
+
+def _failed(err: Exception, method: str, values: Sequence[Any], name: str) -> Exception:
+    if isinstance(err, PenstockError):
+        return err
+    frames = err.__traceback__.tb_next if err.__traceback__ else None
+    return FunctionError(
+        f"{method}() of the aggregate function {name} raised {type(err).__name__}: {err}",
+        got=f"arguments {shown(tuple(values))}" if values else None,
+        where=f"function {name}.{method}",
+        remedy="correct the function, or filter such records out before it",
+        user_traceback="".join(traceback.format_exception(type(err), err, frames)),
+    )
 
 
 class PythonAggregate(Accumulator):
@@ -40,6 +54,16 @@ class PythonAggregate(Accumulator):
         declared = getattr(function, "penstock_function", None) or {}
         self._per_batch = declared.get("per") == "batch"
         self._state = np.full(1024, None, object)
+
+    @classmethod
+    def loaded(cls, name: str, type_: t.LogicalType, functions: Callable[[str], Any]) -> PythonAggregate:
+        """The accumulator of the job's function ``name``, opened. Raises FunctionError if its ``open`` fails."""
+        try:
+            return cls(opened(functions, name), type_)
+        except PenstockError:
+            raise
+        except Exception as err:
+            raise _failed(err, "open", (), name) from err
 
     @property
     def nbytes(self) -> int:
@@ -83,17 +107,7 @@ class PythonAggregate(Accumulator):
             self._state[slot] = changed
 
     def _failed(self, err: Exception, method: str, values: Sequence[Any]) -> Exception:
-        if isinstance(err, PenstockError):
-            return err
-        name = type(self._function).__name__
-        frames = err.__traceback__.tb_next if err.__traceback__ else None
-        return FunctionError(
-            f"{method}() of the aggregate function {name} raised {type(err).__name__}: {err}",
-            got=f"arguments {shown(tuple(values))}" if values else None,
-            where=f"function {name}.{method}",
-            remedy="correct the function, or filter such records out before it",
-            user_traceback="".join(traceback.format_exception(type(err), err, frames)),
-        )
+        return _failed(err, method, values, type(self._function).__name__)
 
     def absorb(self, slots: np.ndarray, other: Accumulator, other_slots: np.ndarray) -> None:
         assert isinstance(other, PythonAggregate)

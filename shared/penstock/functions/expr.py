@@ -53,13 +53,15 @@ class FieldAccess(msgspec.Struct, frozen=True, tag="field", tag_field="e"):
 class PythonCall(msgspec.Struct, frozen=True, tag="py", tag_field="e"):
     """A user's scalar function. ``function`` names an entry of the job's function table;
     ``per`` is ``record`` or ``batch`` (Arrow arrays in, one Arrow array out);
-    ``asynchronous``: a coroutine function, which an operator of its own awaits."""
+    ``asynchronous``: a coroutine function, which an operator of its own awaits; ``deterministic``: it gives the
+    same for the same arguments."""
 
     function: str
     args: tuple[Expr, ...]
     type: LogicalType
     per: str = "record"
     asynchronous: bool = False
+    deterministic: bool = True
 
 
 Expr = Union[InputRef, Literal, Call, FieldAccess, PythonCall]

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FunctionError, InternalError, PenstockError, UnsupportedError
-from penstock.functions.function_table import FunctionTable
+from penstock.functions.function_table import opened
 from penstock.functions.python_results import MISFIT, allowed, first_misfit, result_of
 from penstock.functions.vector import Scalar, as_column
 from penstock.types import logical as t
 from penstock.types.column import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.functions.expr import PythonCall
     from penstock.functions.vector import Vector
@@ -57,7 +57,12 @@ def user_callable(call: PythonCall, functions: Callable[[str], Any] | None) -> C
     """
     if functions is None:
         raise InternalError(f"no loader of user functions given for {call.function!r}")
-    target = functions(call.function)
+    try:
+        target = opened(functions, call.function)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise call_failed(call, error, None, "open()") from error
     function = getattr(target, "eval", None) or (target if callable(target) else None)
     if function is None:
         raise FunctionError(
@@ -65,33 +70,7 @@ def user_callable(call: PythonCall, functions: Callable[[str], Any] | None) -> C
             expected="a callable, or an object with a method eval",
             got=type(target).__name__,
         )
-    if function is not target and hasattr(target, "open"):
-        _open(call, target, functions)
     return function
-
-
-class FunctionContext:
-    """The argument of a scalar function's ``open``."""
-
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self._config = config
-
-    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
-        """The configuration value ``user.KEY``, else the configuration value ``key``, else ``default_value``."""
-        return self._config.get(f"user.{key}", self._config.get(key, default_value))
-
-
-def _open(call: PythonCall, target: Any, functions: Callable[[str], Any]) -> None:
-    """Called once for an object: operators of one slot share it."""
-    if getattr(target, "_penstock_opened", False):
-        return
-    try:
-        target.open(FunctionContext(functions.job_config if isinstance(functions, FunctionTable) else {}))
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise call_failed(call, error, None, "open()") from error
-    target._penstock_opened = True
 
 
 def _per_record(call: PythonCall, function: Callable[..., Any]) -> Callable[..., Column]:

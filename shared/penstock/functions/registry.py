@@ -164,10 +164,9 @@ def field_access(arg: Expr, name_or_index: str | int, *, line: int = 0, column: 
 
 
 def is_deterministic(expr: Expr) -> bool:
-    """False when two evaluations over the same row may differ (RAND, UUID, the clock).
-
-    A user's Python function counts as deterministic.
-    """
+    """False when two evaluations over the same row may differ (RAND, UUID, the clock, a user's function that says so)."""
+    if isinstance(expr, PythonCall) and not expr.deterministic:
+        return False
     if isinstance(expr, Call) and not lookup(expr.function).deterministic:
         return False
     return all(is_deterministic(c) for c in children(expr))

@@ -74,6 +74,8 @@ class RuntimeContext:
         """Counters, gauges, meters and distributions of this function."""
         return UserMetrics(self._ctx.metrics, self._ctx.now_ms)
 
+    get_metric_group = get_metrics_group
+
     def add_accumulator(self, name: str, accumulator: LongCounter) -> None:
         """Let the job's result have ``accumulator``, an ``IntCounter`` or ``LongCounter``, as ``name``: the sum over all subtasks.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.columnar.emitted import for_consumers
 from penstock.errors import InternalError, PenstockError
+from penstock.functions.function_table import TaskFunctions
 from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.operators.factory import make_operator
 from penstock.operators.operator import (
@@ -56,6 +57,7 @@ class Chain:
         self.gates: dict[int, list[tuple[ChainNode, int, int]]] = {}
         self._connect(edges)
         self._opened: list[ChainNode] = []
+        self._functions: list[TaskFunctions] = []
         #: The error that was blamed last, and the operator that raised it.
         self._blamed: tuple[BaseException, ChainNode] | None = None
         self.sources = [n for n in self.nodes if isinstance(n, SourceNode)]
@@ -89,6 +91,8 @@ class Chain:
             with _Blame(self, node):
                 self._opened.append(node)
                 ctx, before = context(node), restored.get(node.node.uid)
+                if isinstance(ctx.function, TaskFunctions):
+                    self._functions.append(ctx.function)
                 node.letters = ctx.letters
                 if node.letters is not None and before is not None:
                     node.letters.restore(before)
@@ -103,6 +107,9 @@ class Chain:
                 node.operator.close()
             except Exception as err:
                 errors.append(err)
+        functions, self._functions = self._functions, []
+        for own in functions:
+            errors += own.close()
         return errors
 
     def input_schemas(self, node: ChainNode, gate_schemas: Sequence[Schema]) -> list[Schema]:

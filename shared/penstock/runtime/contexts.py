@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.columnar.hashing import key_group_range
 from penstock.errors import InternalError
+from penstock.functions.function_table import TaskFunctions
 from penstock.jobgraph.letters import LETTERS_TAG, keeps_letters
 from penstock.operators.bad_records import BadRecords
 from penstock.operators.drivers import SinkDriver, SourceDriver
 from penstock.operators.letters import Letters
 from penstock.operators.operator import OperatorContext
+from penstock.operators.user_code import RuntimeContext
 from penstock.state.epochs import Epochs
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class OperatorContexts:
             memory=env.memory,
             epochs=self.epochs,
         )
+        ctx.function = TaskFunctions(env.function, RuntimeContext(ctx), env.config)
         if keeps_letters(node.node.spec):
             if env.store is None:
                 raise InternalError("on-error = dead-letter needs the job's object store", where=ctx.name)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.cancelling import end_tasks
 from penstock.config import SPARK_MASTER, SPARK_REMOTE
 from penstock.errors import ExternalError, InternalError, SnapshotError, error_from_dict
+from penstock.functions.function_table import TaskFunctions
 from penstock.messages.spark import Done, DriverJob, Failed, FromDriver, Progress, Rows
 from penstock.operators.drivers import SourceDriver
 from penstock.operators.operator import MIN_WATERMARK
@@ -105,6 +106,7 @@ class SparkQueryOperator(SourceDriver):
 
     def _job(self) -> DriverJob:
         ctx, spec, functions = self.ctx, self._spec, self.ctx.function
+        functions = functions.table if isinstance(functions, TaskFunctions) else functions
         if not isinstance(functions, JobFunctions):
             raise InternalError(
                 "a query on Spark runs in a process of its own, which loads the job's functions again",

@@ -353,7 +353,9 @@ class ExpressionBinder:
 
     def _user_call(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> Expr:
         args = self.arguments_of(user, args, node)
-        return PythonCall(user.name, tuple(args), user.result, user.per, user.asynchronous)
+        return PythonCall(
+            user.name, tuple(args), user.result, user.per, user.asynchronous, user.deterministic
+        )
 
     def arguments_of(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> list[Expr]:
         """The arguments, cast to the types that the user's function declares. Raises SqlError if they do not

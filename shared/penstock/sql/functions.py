@@ -39,6 +39,7 @@ class UserFunction:
     arguments: tuple[LogicalType, ...] | None = None
     per: Literal["record", "batch"] = "record"
     asynchronous: bool = False
+    deterministic: bool = True
 
 
 class UserFunctions:
@@ -175,6 +176,7 @@ def user_function(name: str, value: Any, *, what: str, where: str) -> UserFuncti
         arguments=arguments,
         per=declared["per"],
         asynchronous=declared.get("asynchronous", False),
+        deterministic=declared.get("deterministic", True),
     )
 
 

@@ -44,7 +44,7 @@ def make_accumulator(
 
         if function is None:
             raise UnsupportedError("a Python aggregate needs the job's function table", got=call.python)
-        return PythonAggregate(function(call.python), call.type)
+        return PythonAggregate.loaded(call.python, call.type, function)
     if name in EXTREMES and retracts:
         from penstock.columnar.multisets import RetractableExtreme
 

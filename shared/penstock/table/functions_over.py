@@ -81,6 +81,10 @@ class PandasScalar(ScalarFunction):
         if hasattr(self._function, "open"):
             self._function.open(context)
 
+    def close(self) -> None:
+        if hasattr(self._function, "close"):
+            self._function.close()
+
     def eval(self, *arrays: Any) -> Any:
         called = getattr(self._function, "eval", self._function)
         return _of_pandas(called(*map(_to_pandas, arrays)))
@@ -91,6 +95,14 @@ class PandasAggregate(AggregateFunction):
 
     def __init__(self, function: Any) -> None:
         self._function = function
+
+    def open(self, context: Any) -> None:
+        if hasattr(self._function, "open"):
+            self._function.open(context)
+
+    def close(self) -> None:
+        if hasattr(self._function, "close"):
+            self._function.close()
 
     def create_accumulator(self) -> Any:
         return []

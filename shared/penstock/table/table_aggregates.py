@@ -67,6 +67,10 @@ class RowsOfGroup(AggregateFunction):
         if hasattr(self._function, "open"):
             self._function.open(context)
 
+    def close(self) -> None:
+        if hasattr(self._function, "close"):
+            self._function.close()
+
     def create_accumulator(self) -> Any:
         return _Counted(new_accumulator(self._function))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.api import user_functions as api
 from penstock.api.user_functions import AggregateFunction, ScalarFunction, TableFunction
-from penstock.errors import SpecError
+from penstock.errors import SpecError, SpecValueError
 from penstock.sql.functions import MARK
 from penstock.table.expression import Expression
 from penstock.table.expression_base import node_of
@@ -104,6 +104,19 @@ def declared_function(function: Any) -> Any:
     return udaf(function).target if bare and hasattr(function, "get_result_type") else function
 
 
+def _deterministic(function: Any, declared: bool | None) -> bool:
+    """Whether ``function`` is deterministic: what is declared, else what its ``is_deterministic()`` says, else True."""
+    own = getattr(function, "is_deterministic", None)
+    says = True if own is None else bool(own())
+    if declared is not None and own is not None and declared != says:
+        raise SpecValueError(
+            f"Inconsistent deterministic: {declared} and {says}",
+            expected="deterministic=… and is_deterministic() that agree",
+            got=type(function).__name__,
+        )
+    return says if declared is None else declared
+
+
 def _types(declared: Any) -> Any:
     if declared is None:
         return None
@@ -139,7 +152,11 @@ def _marked(target: Any) -> Any:
 
 def _per(func_type: str | None, per: str) -> tuple[str, bool]:
     if func_type not in (None, "general", "pandas"):
-        raise SpecError("unknown func_type", expected="'general' or 'pandas'", got=repr(func_type))
+        raise SpecValueError(
+            "The func_type must be one of 'general, pandas'",
+            expected="'general' or 'pandas'",
+            got=repr(func_type),
+        )
     return ("batch", True) if func_type == "pandas" else (per, False)
 
 
@@ -160,7 +177,8 @@ def udf(
         f: A callable, or a ``ScalarFunction`` class or object. None: ``udf`` is used as a decorator with arguments.
         input_types: Types of the arguments. None: the function takes arguments of any types.
         result_type: Type of the value. None: that of the annotation.
-        deterministic: None or True. False is refused.
+        deterministic: False: it may give another value for the same arguments, so that each place where it stands calls
+            it anew. None: True.
         name: The function's name in plans. None: that of ``f``.
         func_type: ``general``, or ``pandas``: ``f`` takes and gives Series of a batch.
         udf_type: The old name of ``func_type``.
@@ -168,7 +186,6 @@ def udf(
 
     Raises:
         SpecError: The result's type is not declared, or ``f`` is not a function.
-        UnsupportedError: ``deterministic`` is False.
     """
     if f is None:
         return functools.partial(
@@ -181,10 +198,16 @@ def udf(
     readable = name or getattr(f, "__name__", type(f).__name__)
     target = _marked(f() if inspect.isclass(f) else f)
     if pandas:
+        if inspect.iscoroutinefunction(getattr(target, "eval", target)):
+            raise SpecValueError(
+                "Async scalar functions do not support pandas func_type",
+                expected="func_type='general', or a function without async",
+                got=readable,
+            )
         target = PandasScalar(target)
     options: Any = {
         "per": per,
-        "deterministic": deterministic is not False,
+        "deterministic": _deterministic(target, deterministic),
         "input_types": _inputs(input_types),
     }
     made = api.udf(target, result_type=_types(result_type), **options)
@@ -221,12 +244,12 @@ def udtf(
     if isinstance(f, UserDefinedFunction):
         return f
     readable = name or getattr(f, "__name__", type(f).__name__)
+    target = _marked(f() if inspect.isclass(f) else f)
     options: Any = {
         "per": per,
-        "deterministic": deterministic is not False,
+        "deterministic": _deterministic(target, deterministic),
         "input_types": _inputs(input_types),
     }
-    target = _marked(f() if inspect.isclass(f) else f)
     made = api.udtf(target, result_types=_types(result_types), **options)
     return UserDefinedFunction(made, "table", readable)
 
@@ -279,7 +302,7 @@ def udaf(
         result_type = target.get_result_type()
     options: Any = {
         "per": per,
-        "deterministic": deterministic is not False,
+        "deterministic": _deterministic(target, deterministic),
         "input_types": _inputs(input_types),
     }
     made = api.udaf(target, result_type=_types(result_type), **options)
@@ -328,6 +351,9 @@ def udtaf(
         )
     declared = rows_type(_types(result_type))
     target = RowsOfGroup(function, one=not isinstance(declared.element, t.RowType))
-    options: Any = {"deterministic": deterministic is not False, "input_types": _inputs(input_types)}
+    options: Any = {
+        "deterministic": _deterministic(target, deterministic),
+        "input_types": _inputs(input_types),
+    }
     made = api.udaf(target, result_type=declared, **options)
     return UserDefinedFunction(made, "table_aggregate", readable)

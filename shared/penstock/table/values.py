@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.typeinfo import type_of_values
 from penstock.columnar.python_values import columns_of, is_bare
-from penstock.errors import FunctionError, SpecError
+from penstock.errors import FunctionError, SpecError, SpecTypeError
 from penstock.plan import nodes as n
 from penstock.sql.values import encode_batch
 from penstock.table.types import DataType, logical_type, stored
@@ -40,7 +40,7 @@ def elements_node(elements: Sequence[Any], schema: Any, where: str) -> n.Values:
     try:
         columns = columns_of(declared, taken, where)
     except FunctionError as err:
-        raise SpecError(
+        raise SpecTypeError(
             "a value does not fit its column",
             expected=err.expected,
             got=err.got,
