@@ -345,6 +345,7 @@ def test_a_stream_on_spark_goes_on_where_it_stood(
     assert written() == [2 * number for number in range(400)]
     client.cancel(job_id)
     assert client.wait(job_id)["state"] == "CANCELED"
+    until_true(lambda: not python_processes(client), "those of the sessions that Spark cloned end, too")
 
 
 def test_a_master_that_is_not_there(client: ClusterClient, orders: Any) -> None:

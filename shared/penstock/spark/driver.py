@@ -154,7 +154,7 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
     from penstock.spark.leftovers import Hold, interrupt_others
     from penstock.spark.packages import ship
     from penstock.spark.session import open_session
-    from penstock.spark.workers import end_workers
+    from penstock.spark.workers import end_workers_of
 
     server = Path(job.server_log).parent  # of the task manager's Spark
     url = job.url
@@ -172,9 +172,9 @@ def _run(job: DriverJob, channel: Channel, folder: Path) -> None:
         return
     hold = Hold(server, job.job_id, job.server_pid, session)
     try:
-        _drive(job, graph, session, channel)
+        _drive(job, graph, session, channel, hold.clones)
     finally:
-        end_workers(job.server_pid, session)
+        end_workers_of(job.server_pid, hold.sessions())
         hold.release()
 
 
@@ -186,7 +186,10 @@ def _sweep(server: Path, url: str, server_pid: int) -> None:
         _note(f"ended Python processes that drivers which were killed had left on Spark: {ended}")
 
 
-def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel) -> None:
+def _drive(
+    job: DriverJob, graph: JobGraph, session: SparkSession, channel: Channel, clones: Path | None = None
+) -> None:
+    """``clones``: where a streaming query notes the session in which Spark runs it."""
     from penstock.spark.engine import SparkJob
     from penstock.spark.outputs import rows_of, run_sinks
     from penstock.spark.progress import watched
@@ -198,7 +201,7 @@ def _drive(job: DriverJob, graph: JobGraph, session: SparkSession, channel: Chan
         from penstock.spark.streaming import run_stream
 
         with watched(session, channel.send, job.ui):
-            run_stream(graph, session, job.job_id, job.storage.url if job.storage else "")
+            run_stream(graph, session, job.job_id, job.storage.url if job.storage else "", clones)
         return
     made = SparkJob(graph, session, job_id=job.job_id)
     try:

@@ -24,6 +24,7 @@ from penstock.spark.engine import SparkJob
 from penstock.spark.errors import translated
 from penstock.spark.frames import Frame, col, micros
 from penstock.spark.graph import TIME
+from penstock.spark.leftovers import note_clone
 from penstock.spark.partition_program import Program
 from penstock.spark.session import apply_meaning
 from penstock.spark.sinks import write
@@ -32,6 +33,8 @@ from penstock.spark.tables import TableRead, TableWrite
 from penstock.spark.typemap import struct_type
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -49,11 +52,20 @@ class SparkStreamJob(SparkJob):
     """An unbounded job on a session. ``checkpoint``: a folder (path or ``file:`` URL) that all processes of
     Spark can reach. A job that is started again with this folder continues from its last micro-batch."""
 
-    def __init__(self, graph: JobGraph, session: SparkSession, *, job_id: str, checkpoint: str) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        session: SparkSession,
+        *,
+        job_id: str,
+        checkpoint: str,
+        clones: Path | None = None,
+    ) -> None:
         check_streaming(graph)
         super().__init__(graph, session, job_id=job_id, checked=True)
         check_stream_folder(checkpoint)
         self.checkpoint = checkpoint.removeprefix("file://").rstrip("/")
+        self._clones = clones
         for node in self.nodes:
             node.wants_arrival = False
 
@@ -77,7 +89,7 @@ class SparkStreamJob(SparkJob):
         frame = frame.with_hidden(time=False, arrival=False)
         interval = CHECKPOINT_INTERVAL_MS.read(self.graph.config) or _DEFAULT_TRIGGER_MS
         folder = f"{self.checkpoint}/sinks/{number}"
-        each = _each_batch(node.spec, node.node.uid, self.job_id, self.context, folder)
+        each = _each_batch(node.spec, node.node.uid, self.job_id, self.context, folder, self._clones)
         return (
             frame.df.writeStream.queryName(f"{self.job_id}-{number}")
             .option("checkpointLocation", f"{folder}/spark")
@@ -168,14 +180,17 @@ class SparkStreamJob(SparkJob):
         return universal.split_outputs(node, rows, program)
 
 
-def run_stream(graph: JobGraph, session: SparkSession, job_id: str, store_url: str) -> None:
+def run_stream(
+    graph: JobGraph, session: SparkSession, job_id: str, store_url: str, clones: Path | None = None
+) -> None:
     """Run an unbounded job until one of its queries fails, or the caller is interrupted.
 
     Its checkpoints are in the folder of Spark's own key ``spark.sql.streaming.checkpointLocation``. Without
     the key they are in the cluster's object store (``store_url``).
     """
     location = graph.config.get(SPARK_CHECKPOINTS) or f"{store_url.rstrip('/')}/{spark_stream_prefix(job_id)}"
-    queries = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location).start()
+    made = SparkStreamJob(graph, session, job_id=job_id, checkpoint=location, clones=clones)
+    queries = made.start()
     try:
         while True:
             for query in queries:
@@ -195,11 +210,20 @@ def _has_watermark(node: Node) -> bool:
     return any(_has_watermark(e.source) for port in node.inputs for e in port)
 
 
-def _each_batch(spec: s.SinkSpec, uid: str, job_id: str, context: Any, folder: str) -> Any:
+def _each_batch(
+    spec: s.SinkSpec, uid: str, job_id: str, context: Any, folder: str, clones: Path | None
+) -> Any:
     """Makes the function for ``foreachBatch`` that writes one micro-batch, once."""
 
     def each(df: Any, batch: int) -> None:
         table = TableWrite(spec, uid, f"{job_id}-{batch}", context, f"{folder}/commits/{batch:012d}")
-        write(Frame(df, spec.schema), table)
+        try:
+            write(Frame(df, spec.schema), table)
+        finally:
+            # Spark's Python processes for the query carry the id of this session, which only runs the query. The
+            # client knows the id as soon as Spark has answered it once.
+            cloned = df.sparkSession.client._server_session_id
+            if clones is not None and cloned is not None:
+                note_clone(clones, cloned)
 
     return each
