@@ -73,8 +73,8 @@ class ClusterApi:
     async def _prometheus(self, _: Request) -> Response:
         from penstock_services.dispatcher.metrics import CONTENT_TYPE, render
 
-        jobs = await self._directory.active()
-        text = render(jobs, await self._directory.cluster(), self._clock.now_ms(), self._config)
+        active = await self._directory.active()
+        text = render(active, await self._directory.cluster(), self._clock.now_ms(), self._config)
         return Response(text, media_type=CONTENT_TYPE)
 
     async def _info(self, _: Request) -> dict[str, Any]:
@@ -111,8 +111,8 @@ class ClusterApi:
         overview = await self._directory.cluster()
         if overview is None:
             raise ExternalError(
-                "no resource manager leads at the moment",
-                remedy="start one: python -m penstock_services.resourcemanager",
+                "no leading resource manager answers at the moment",
+                remedy="if none runs, start one: python -m penstock_services.resourcemanager; if one runs, ask again",
             )
         return overview
 

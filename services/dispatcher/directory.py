@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
-from penstock.bus import RefusedError, request
+from penstock.bus import NobodyServesError, RefusedError, request
 from penstock.errors import BrokerError
 from penstock.messages import layout
 from penstock.messages.cluster import Ack, JobDetails, JobOverview
@@ -28,6 +28,7 @@ from penstock.messages.task_manager import (
     ThreadStacks,
 )
 from penstock_services.common.cluster_overview import cluster_overview, cluster_totals
+from penstock_services.dispatcher.active_jobs import ActiveJobs, asked_in_turn
 from penstock_services.dispatcher.logged import LoggedJobs, UnknownJobError
 from penstock_services.dispatcher.overviews import Overviews
 from penstock_services.dispatcher.shared_answer import SharedAnswer
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from penstock.messages.resource_manager import ClusterOverview
     from penstock.ports import Clock, Store, Transport
 
-#: Time limits of requests to a master, of commands with repeats, and of requests to a task manager.
+#: Time limits of requests to a master, of a request to the leading resource manager, of commands with repeats, and of requests
+#: to a task manager. A resource manager that has ended is known at once, as nobody serves its subject then; one that takes long
+#: hears a thousand task managers each second, and the clients' answer waits for several of its pages.
 MASTER_TIMEOUT_S = 1.0
+RESOURCEMANAGER_TIMEOUT_S = 5.0
 COMMAND_DEADLINE_S = 10.0
 TASKMANAGER_DEADLINE_S = 5.0
 #: A slot that is in a long step does not answer its task manager, which waits for 2 s.
@@ -75,7 +79,11 @@ class JobDirectory:
 
     async def details(self, job_id: str) -> JobDetails:
         """The details of a job. Raises UnknownJobError if the job was never accepted."""
-        live = await self._from_master(job_id)
+        live, _ = await self._from_master(job_id)
+        return await self._completed(job_id, live)
+
+    async def _completed(self, job_id: str, live: JobDetails | None) -> JobDetails:
+        """The details of a job about which its master told ``live``."""
         if live is not None:
             self.logged.forget(job_id)
             if not live.status.globally_terminal:
@@ -85,16 +93,19 @@ class JobDirectory:
         except KeyError:
             return live or await self.logged.details(job_id)
 
-    async def _from_master(self, job_id: str) -> JobDetails | None:
+    async def _from_master(self, job_id: str) -> tuple[JobDetails | None, bool]:
+        """What the job's master tells, and whether there is a master that did not answer in time."""
         message = RequestJobDetails(job_id=job_id)
         subject = self._subjects.to_job(job_id, message)
         try:
             reply: JobDetails = await request(
                 self._transport, subject, message, JobDetails, timeout_s=MASTER_TIMEOUT_S, retry=False
             )
+        except NobodyServesError:
+            return None, False
         except BrokerError:
-            return None
-        return reply
+            return None, True
+        return reply, False
 
     async def cancel(self, job_id: str) -> None:
         """Returns when the master has taken the command, or if the job has ended."""
@@ -179,30 +190,33 @@ class JobDirectory:
         listed = await self._store.list(layout.ACTIVE_PREFIX)
         return [key.removeprefix(layout.ACTIVE_PREFIX) for key, _ in listed]
 
-    async def active(self) -> list[JobDetails]:
-        """Active jobs in the order of their start, with details that are ``SHARED_MS`` old at most. They and the list
-        must not be changed."""
+    async def active(self) -> ActiveJobs:
+        """The jobs that have not ended, with details that are ``SHARED_MS`` old at most. They and the lists must not be
+        changed."""
         return await (self._ask_all() if self._all_details is None else self._all_details.get())
 
-    async def _ask_all(self) -> list[JobDetails]:
+    async def _ask_all(self) -> ActiveJobs:
         ids = await self._active_ids()
-        found = await asyncio.gather(*(self._if_known(job_id) for job_id in ids))
-        return sorted((d for d in found if d is not None), key=lambda d: (d.start_ms, d.job_id))
+        answers = await asked_in_turn(self._from_master, ids)
+        asked = [self._completed(job_id, live) for job_id, (live, _) in zip(ids, answers, strict=True)]
+        found = await asyncio.gather(*map(self._unless_unknown, asked))
+        unanswered = [job_id for job_id, (_, late) in zip(ids, answers, strict=True) if late]
+        return ActiveJobs.of((job for job in found if job is not None), unanswered)
 
-    async def _if_known(self, job_id: str) -> JobDetails | None:
+    async def _unless_unknown(self, asked: Awaitable[JobDetails]) -> JobDetails | None:
         try:
-            return await self.details(job_id)
+            return await asked
         except UnknownJobError:
             return None  # the index has the job, but its submission was interrupted
 
     async def _overview_of(self, job_id: str) -> JobOverview | None:
-        details = await self._if_known(job_id)
+        details = await self._unless_unknown(self.details(job_id))
         return None if details is None else details.overview()
 
     async def overviews(self) -> list[JobOverview]:
         """The active jobs, then the ended ones, the latest first."""
         if self._remembered is None:
-            active = [details.overview() for details in await self.active()]
+            active = [details.overview() for details in (await self.active()).details]
             ended = await self.ended()
         else:
             active, ended = await self._remembered.all()
@@ -236,7 +250,9 @@ class JobDirectory:
 
     async def _led(self, asked: Callable[..., Awaitable[ClusterOverview]]) -> ClusterOverview | None:
         try:
-            return await asked(self._transport, self._subjects, timeout_s=MASTER_TIMEOUT_S, retry=False)
+            return await asked(
+                self._transport, self._subjects, timeout_s=RESOURCEMANAGER_TIMEOUT_S, retry=False
+            )
         except BrokerError:
             return None
 

@@ -31,11 +31,12 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class LiveOverview(Shape, frozen=True, kw_only=True):
-    """The topic ``overview``."""
+    """The topic ``overview``. ``unanswered``: as of ``GET /jobs/why``."""
 
     overview: cluster.Overview
     jobs: list[jobs.JobRow]
     why: list[Verdict]
+    unanswered: list[str] = []
 
 
 class LiveJob(Shape, frozen=True, kw_only=True):
@@ -97,11 +98,16 @@ class LiveApi:
     async def _overview(self) -> LiveOverview:
         directory, now_ms = self._directory, self._clock.now_ms()
         active = await directory.active()
-        ended = await directory.ended({job.job_id for job in active})
-        rows = [job.overview() for job in reversed(active)] + ended
+        ended = await directory.ended({job.job_id for job in active.details})
+        rows = [job.overview() for job in reversed(active.details)] + ended
         found = cluster.overview(rows, await directory.cluster_totals(), __version__)
         why = await self._why.verdicts(active, ended)
-        return LiveOverview(overview=found, jobs=jobs.jobs_overview(rows, now_ms).jobs, why=why.jobs)
+        return LiveOverview(
+            overview=found,
+            jobs=jobs.jobs_overview(rows, now_ms).jobs,
+            why=why.jobs,
+            unanswered=why.unanswered,
+        )
 
     async def _managers(self) -> LiveTaskManagers:
         overview = await self._directory.cluster()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import JobDetails, SubtaskDetails, VertexDetails
     from penstock.messages.resource_manager import ClusterOverview
+    from penstock_services.dispatcher.active_jobs import ActiveJobs
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,8 +63,8 @@ class _Families:
                 yield metric
 
 
-def _cluster(families: _Families, jobs: Sequence[JobDetails], cluster: ClusterOverview | None) -> None:
-    for name, value in cluster_values(jobs, cluster).items():
+def _cluster(families: _Families, active: ActiveJobs, cluster: ClusterOverview | None) -> None:
+    for name, value in cluster_values(active, cluster).items():
         families.add(f"jobmanager_{name}", f"Of the cluster: {name}.", (), (), value)
     for manager in cluster.taskmanagers if cluster is not None else ():
         for name, value in taskmanager_values(manager).items():
@@ -137,15 +138,15 @@ def _clean(name: str) -> str:
 
 
 def render(
-    jobs: Sequence[JobDetails], cluster: ClusterOverview | None, now_ms: int, config: Mapping[str, str]
+    active: ActiveJobs, cluster: ClusterOverview | None, now_ms: int, config: Mapping[str, str]
 ) -> bytes:
     """The text that Prometheus scrapes."""
     from prometheus_client import generate_latest
 
     families = _Families()
-    _cluster(families, jobs, cluster)
+    _cluster(families, active, cluster)
     hosts = {manager.id: manager.host for manager in cluster.taskmanagers} if cluster is not None else {}
-    for job in jobs:
+    for job in active.details:
         _job(families, job, hosts, now_ms)
     prefixes = ["penstock"]
     if METRICS_FLINK_NAMES.read(config):

@@ -43,7 +43,7 @@ class MetricsApi:
         if wanted := query.get("jobs"):
             jobs = [await self._directory.details(job_id) for job_id in wanted.split(",")]
         else:
-            jobs = list(await self._directory.active())
+            jobs = list((await self._directory.active()).details)
         values = [metrics.job_values(job, now_ms) for job in jobs]
         return metrics.aggregated(values, query.get("get"), query.get("agg"))
 

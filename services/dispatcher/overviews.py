@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.log_events import EventLog
+from penstock_services.dispatcher.active_jobs import asked_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -85,7 +86,7 @@ class Overviews:
         await self._list()
         now_ms, ids, ended = self._clock.now_ms(), self._ids, self._ended
         wrong = [job_id for job_id in ids if not self._shown(job_id, now_ms)]
-        await asyncio.gather(*(self._refresh(job_id) for job_id in wrong))
+        await asked_in_turn(self._refresh, wrong)
         rows = [row for job_id in ids if (row := self._rows.get(job_id)) is not None]
         self._refresh_later(row.overview.job_id for row in rows if now_ms - row.asked_ms > FRESH_MS)
         return [row.overview for row in rows], ended

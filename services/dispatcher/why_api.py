@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from penstock.messages.cluster import JobDetails, JobOverview
+    from penstock.messages.cluster import JobOverview
     from penstock.ports import Clock
+    from penstock_services.dispatcher.active_jobs import ActiveJobs
     from penstock_services.dispatcher.directory import JobDirectory
 
 #: Of the jobs that failed, so many, and those of the last day, have a verdict in the list.
@@ -25,9 +26,11 @@ FAILED_MS = 24 * 3_600_000
 
 
 class Verdicts(Shape, frozen=True, kw_only=True):
-    """``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed."""
+    """``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed. ``unanswered``:
+    the ids of jobs whose masters did not answer in time. What is said of these is from their logs."""
 
     jobs: list[Verdict]
+    unanswered: list[str] = []
 
 
 class WhyApi:
@@ -53,9 +56,11 @@ class WhyApi:
 
     async def _all(self, _: Request) -> Verdicts:
         active = await self._directory.active()
-        return await self.verdicts(active, await self._directory.ended({job.job_id for job in active}))
+        return await self.verdicts(
+            active, await self._directory.ended({job.job_id for job in active.details})
+        )
 
-    async def verdicts(self, active: Sequence[JobDetails], ended: Sequence[JobOverview]) -> Verdicts:
+    async def verdicts(self, active: ActiveJobs, ended: Sequence[JobOverview]) -> Verdicts:
         """The verdicts about these jobs. ``ended``: the latest first."""
         now_ms = self._clock.now_ms()
         since_ms = now_ms - FAILED_MS
@@ -65,5 +70,7 @@ class WhyApi:
         for job_id in failed:
             if job_id not in self._failed:
                 self._failed[job_id] = verdict(await self._directory.details(job_id), now_ms)
-        found = [verdict(job, now_ms) for job in reversed(active)]
-        return Verdicts(jobs=found + [self._failed[job_id] for job_id in failed])
+        found = [verdict(job, now_ms) for job in reversed(active.details)]
+        return Verdicts(
+            jobs=found + [self._failed[job_id] for job_id in failed], unanswered=list(active.unanswered)
+        )

@@ -10,6 +10,7 @@ from penstock.bus import Subjects
 from penstock.errors import BrokerError, ObjectStoreError
 from penstock.messages import layout
 from penstock.messages.cluster import JobDetails
+from penstock_services.dispatcher.active_jobs import ActiveJobs
 from penstock_services.dispatcher.directory import JobDirectory
 from penstock_services.dispatcher.logged import UnknownJobError
 
@@ -37,9 +38,9 @@ class Archive(JobDirectory):
                 remedy="a job that has not ended is shown by a dispatcher of its cluster",
             ) from None
 
-    async def active(self) -> list[JobDetails]:
+    async def active(self) -> ActiveJobs:
         """No job: those that have not ended are a cluster's."""
-        return []
+        return ActiveJobs([])
 
     async def cluster(self) -> ClusterOverview | None:
         """None: there is no cluster."""

@@ -21,6 +21,7 @@ from penstock.messages.cluster import (
 from penstock.messages.resource_manager import TaskManagerDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
+from penstock_services.dispatcher.active_jobs import ActiveJobs
 from penstock_services.dispatcher.metrics import render
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -49,7 +50,7 @@ def published() -> set[str]:
     cluster = ClusterOverview(
         taskmanagers=[manager], slots_total=1, slots_free=1, resourcemanager_id="r", epoch=1
     )
-    text = render([job], cluster, 9_000, {}).decode()
+    text = render(ActiveJobs([job]), cluster, 9_000, {}).decode()
     return {
         line.partition("{")[0].partition(" ")[0] for line in text.splitlines() if not line.startswith("#")
     }

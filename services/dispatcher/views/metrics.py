@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.messages.cluster import ClusterOverview, JobDetails, SubtaskDetails, VertexDetails
     from penstock.messages.resource_manager import TaskManagerDetails
+    from penstock_services.dispatcher.active_jobs import ActiveJobs
 
 
 class Metric(Shape, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,9 +131,12 @@ def _uptime(details: JobDetails, now_ms: int) -> int:
     return _since(details, JobStatus.RUNNING, now_ms)
 
 
-def cluster_values(jobs: Iterable[JobDetails], cluster: ClusterOverview | None) -> dict[str, Any]:
+def cluster_values(active: ActiveJobs, cluster: ClusterOverview | None) -> dict[str, Any]:
     """Name → value of the cluster's metrics. Without a leading resource manager only those about jobs."""
-    values: dict[str, Any] = {"numRunningJobs": sum(job.status is JobStatus.RUNNING for job in jobs)}
+    values: dict[str, Any] = {
+        "numRunningJobs": sum(job.status is JobStatus.RUNNING for job in active.details),
+        "numUnansweredJobs": len(active.unanswered),
+    }
     if cluster is not None:
         values |= {
             "numRegisteredTaskManagers": len(cluster.taskmanagers),

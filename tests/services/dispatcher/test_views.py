@@ -17,6 +17,7 @@ from penstock.messages.resource_manager import TaskManagerDetails
 from penstock.messages.slot import OperatorMetrics, TaskMetrics
 from penstock.messages.states import ExecutionState, JobStatus
 from penstock.redaction import shown_options
+from penstock_services.dispatcher.active_jobs import ActiveJobs
 from penstock_services.dispatcher.metrics import render
 from penstock_services.dispatcher.views.checkpoints import checkpoint_subtasks, checkpoints
 from penstock_services.dispatcher.views.io_metrics import restoring
@@ -85,7 +86,7 @@ def test_counters_are_there_before_anything_is_counted():
         subtask_index=0, execution_id="e", attempt=1, state=ExecutionState.RUNNING, metrics=metrics
     )
     vertex = VertexDetails(id="v", name="v", parallelism=1, max_parallelism=128, subtasks=[subtask])
-    text = render([job(JobStatus.RUNNING, vertices=[vertex])], None, 9_000, {}).decode()
+    text = render(ActiveJobs([job(JobStatus.RUNNING, vertices=[vertex])]), None, 9_000, {}).decode()
     for name in ("task_numRecordsIn", "operator_numLateRecordsDropped", "operator_numRecordsInErrors"):
         assert re.search(rf"{name}{{.*}} 0\.0$", text, re.MULTILINE), name
 
@@ -174,7 +175,7 @@ def test_flinks_metrics_of_a_task_with_its_labels():
         taskmanagers=[manager], slots_total=4, slots_free=1, resourcemanager_id="rm", epoch=1
     )
     running = job(JobStatus.RUNNING, vertices=[vertex], checkpoints=[last])
-    text = render([running], cluster, 9_000, {"metrics.flink-names": "true"}).decode()
+    text = render(ActiveJobs([running]), cluster, 9_000, {"metrics.flink-names": "true"}).decode()
 
     def value(name: str, index: int) -> float:
         [line] = [

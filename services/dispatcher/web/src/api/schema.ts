@@ -320,6 +320,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/cluster/job-defaults": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Options of the configuration that jobs inherit, for a client that plans; without secrets. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            [key: string]: string;
+                        };
+                    };
+                };
+                /** @description An error. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Errors"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/config": {
         parameters: {
             query?: never;
@@ -6716,11 +6762,13 @@ export interface components {
         };
         /**
          * LiveOverview
-         * @description The topic ``overview``.
+         * @description The topic ``overview``. ``unanswered``: as of ``GET /jobs/why``.
          */
         LiveOverview: {
             jobs: components["schemas"]["JobRow"][];
             overview: components["schemas"]["Overview"];
+            /** @default [] */
+            unanswered: string[];
             why: components["schemas"]["Verdict"][];
         };
         /**
@@ -7340,13 +7388,15 @@ export interface components {
         };
         /**
          * Submitted
-         * @description An accepted job. ``created``: False if a job with this id already existed.
+         * @description An accepted job. ``created``: False if a job with this id already existed. ``warnings``: of secrets in plain text.
          */
         Submitted: {
             created: boolean;
             jobid: string;
             jobUrl: string;
             name: string;
+            /** @default [] */
+            warnings: string[];
         };
         /**
          * Subtask
@@ -7746,10 +7796,13 @@ export interface components {
         };
         /**
          * Verdicts
-         * @description ``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed.
+         * @description ``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed. ``unanswered``:
+         *         the ids of jobs whose masters did not answer in time. What is said of these is from their logs.
          */
         Verdicts: {
             jobs: components["schemas"]["Verdict"][];
+            /** @default [] */
+            unanswered: string[];
         };
         /**
          * Vertex
