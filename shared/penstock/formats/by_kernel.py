@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     from penstock.native.columns import Outs
 
@@ -32,8 +33,41 @@ class Decoded(NamedTuple):
     rows: np.ndarray
 
 
+class JoinedMessages(Sequence[bytes]):
+    """Messages that lie in one buffer: message i is ``data[start[i]:end[i]]``. ``there``: which are not absent."""
+
+    def __init__(self, data: bytes, start: np.ndarray, end: np.ndarray, there: np.ndarray) -> None:
+        self.data, self.start, self.end, self.there = data, start, end, there
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice | np.ndarray) -> JoinedMessages: ...
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice | np.ndarray):
+            return JoinedMessages(self.data, self.start[at], self.end[at], self.there[at])
+        return self.data[self.start[at] : self.end[at]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.data.__getitem__, map(slice, self.start.tolist(), self.end.tolist()))
+
+    def optional(self, at: int) -> bytes | None:
+        """One message; None: it is absent."""
+        return self[at] if self.there[at] else None
+
+    @property
+    def all_filled(self) -> bool:
+        """Whether none is absent or empty."""
+        return bool((self.end > self.start).all())
+
+
 def of_messages(messages: Sequence[bytes], skip: int = 0) -> Texts:
     """Messages, one behind another, each without its first ``skip`` bytes, which it has."""
+    if isinstance(messages, JoinedMessages):
+        return Texts(messages.data, messages.start + skip, messages.end)
     lengths = np.fromiter(map(len, messages), np.int64, len(messages))
     ends = np.cumsum(lengths)
     return Texts(b"".join(messages), ends - lengths + skip, ends)

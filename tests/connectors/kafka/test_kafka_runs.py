@@ -24,20 +24,20 @@ class Message:
 
 
 @pytest.mark.parametrize(
-    ("places", "one_topic"),
+    "places",
     [
-        ([], True),
-        ([("a", 0)] * 3, True),
-        ([("a", 0), ("a", 1), ("a", 0), ("a", 1), ("a", 1)], True),
-        ([("a", 0), ("b", 0), ("a", 0)], False),
-        ([("a", 1), ("b", 1), ("b", 1), ("a", 0), (None, None), ("a", 1)], False),
+        [],
+        [("a", 0)] * 3,
+        [("a", 0), ("a", 1), ("a", 0), ("a", 1), ("a", 1)],
+        [("a", 0), ("b", 0), ("a", 0)],
+        [("a", 1), ("b", 1), ("b", 1), ("a", 0), (None, None), ("a", 1)],
     ],
 )
-def test_each_partition_has_its_messages_in_order(places: list[Any], one_topic: bool) -> None:
+def test_each_partition_has_its_messages_in_order(places: list[Any]) -> None:
     messages: Any = [Message(topic, partition, i) for i, (topic, partition) in enumerate(places)]
     want: dict[Any, list[int]] = {}
     for offset, (topic, partition) in enumerate(places):
         want.setdefault((str(topic), partition or 0), []).append(offset)
-    found = runs_of(messages, one_topic=one_topic)
+    found = runs_of(messages)
     assert {place: [m.offset() for m in run] for place, run in found} == want
     assert len(found) == len(want)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.connectors.kafka.blocks import keys_of, offsets_of, times_of, values_of
 from penstock.connectors.kafka.settings import METADATA, VALUE
 from penstock.connectors.kafka.stored import StoredMessage, told_of
 from penstock.connectors.placed import PlacedMessages
 from penstock.errors import ConnectorError, nearest
 from penstock.formats import message_format
 from penstock.formats.api import FormatContext
+from penstock.formats.by_kernel import JoinedMessages
 from penstock.types import Batch, Column, Field, RowKind, Schema
 
 if TYPE_CHECKING:
@@ -182,9 +184,9 @@ class MessageDecoder:
         if not self._fetches:
             return None
         loud = self._loud
-        wanted = [loud.value.prepare([v for m in messages if (v := m.value()) is not None])]
+        wanted = [loud.value.prepare([v for v in values_of(messages) if v is not None])]
         if (keys := loud.key or loud.deletes) is not None:
-            wanted.append(keys.prepare([m.key() or b"" for m in messages]))
+            wanted.append(keys.prepare(keys_of(messages)))
         left = [w for w in wanted if w is not None]
         return _all(left) if left else None
 
@@ -200,8 +202,8 @@ class MessageDecoder:
         """The rows of messages, with the columns of key, value and metadata."""
         self._current.are(messages)
         self._rejected.clear()
-        values = [m.value() for m in messages]
-        if not all(values) and not self._upserts:  # some are empty, or none at all
+        values = values_of(messages)
+        if not _filled(values) and not self._upserts:  # some are empty, or none at all
             messages = [m for m in messages if m.value() is not None]
             values = [m.value() for m in messages]
         whole = self._decode(messages, values, self._loud)
@@ -209,9 +211,9 @@ class MessageDecoder:
             return whole
         # Some messages were rejected and reported. The rest is decoded again, so that key, value and metadata stay
         # together.
-        rejected = set(map(id, self._rejected))
-        rest = [m for m in messages if id(m) not in rejected]
-        whole = self._decode(rest, [m.value() for m in rest], self._quiet)
+        rejected = set(map(_where, self._rejected))
+        rest = [m for m in messages if _where(m) not in rejected]
+        whole = self._decode(rest, values_of(rest), self._quiet)
         if whole is not None:
             return whole
         rows = [self._decode([m], [m.value()], self._quiet) for m in rest]
@@ -222,7 +224,7 @@ class MessageDecoder:
         self, messages: Sequence[Message], values: Sequence[bytes | None], decoders: _Decoders
     ) -> Batch | None:
         """The rows of the messages; None if a message was rejected."""
-        if all(values):
+        if _filled(values):
             return self._rows(messages, cast("Sequence[bytes]", values), decoders)
         gone = np.array([value is None for value in values], np.bool_)
         if not gone.any():
@@ -273,13 +275,18 @@ class MessageDecoder:
         self, messages: Sequence[Message], columns: list[Column], told: Sequence[Column] = ()
     ) -> Batch:
         """``told``: the format's metadata columns, in the order of ``_told``."""
-        times = np.array([m.timestamp()[1] for m in messages], np.int64) * 1000
+        times = times_of(messages)
         of_format = iter(told)
         columns += [
             next(of_format) if name.startswith(VALUE) else _metadata(name, messages, times)
             for name in self._ctx.metadata
         ]
         return Batch(self._schema, columns, times=times, num_rows=len(messages))
+
+
+def _filled(values: Sequence[bytes | None]) -> bool:
+    """Whether none is absent or empty."""
+    return isinstance(values, JoinedMessages) or all(values)
 
 
 def _where(message: Message) -> str:
@@ -291,7 +298,7 @@ async def _all(wanted: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def _decoded_keys(decoder: Decoder, messages: Sequence[Message]) -> Batch:
-    return decoder.decode([m.key() or b"" for m in messages], lambda i: f"{_where(messages[i])}, key")
+    return decoder.decode(keys_of(messages), lambda i: f"{_where(messages[i])}, key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +322,7 @@ def _metadata(name: str, messages: Sequence[Message], times: np.ndarray) -> Colu
         case "partition":
             return Column(kind, np.array([m.partition() for m in messages], np.int32))
         case "offset":
-            return Column(kind, np.array([m.offset() for m in messages], np.int64))
+            return Column(kind, offsets_of(messages))
         case "timestamp":
             return Column(kind, times)
         case "timestamp-type":

@@ -16,10 +16,12 @@ import msgspec
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.base import Fetched, SourceReader, Split
+from penstock.connectors.kafka.blocks import before, has_events, only
 from penstock.connectors.kafka.client import ANSWER_S, Caller, Trouble, client_properties, failure, weakly
+from penstock.connectors.kafka.consumer import partition_consumer
 from penstock.connectors.kafka.partition_state import PartitionState
 from penstock.connectors.kafka.rows import MessageDecoder
-from penstock.connectors.kafka.stored import Place, offset_of, runs_of
+from penstock.connectors.kafka.stored import Place, offset_of
 from penstock.connectors.kafka.topics import check_same_topics, topic_ids
 from penstock.errors import ConnectorError, PenstockError
 from penstock.log_events import EventLog
@@ -27,9 +29,10 @@ from penstock.log_events import EventLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
     from penstock.connectors.base import SourceContext, TableInfo
+    from penstock.connectors.kafka.consumer import PartitionConsumer, Run
     from penstock.connectors.kafka.rows import Part
     from penstock.types import Batch
 
@@ -53,14 +56,13 @@ class KafkaReader(SourceReader):
         self._properties = client_properties(table.options, owner)
         self._states: dict[str, PartitionState] = {}
         self._by_place: dict[Place, PartitionState] = {}
-        self._topics: set[str] = set()
         #: Messages taken from the client, in runs of one partition.
-        self._runs: deque[tuple[PartitionState, list[Message]]] = deque()
-        self._consumer: Consumer | None = None
+        self._runs: deque[tuple[PartitionState, Sequence[Message]]] = deque()
+        self._consumer: PartitionConsumer | None = None
         self._caller = Caller("kafka-source")
         self._questions = Caller("kafka-questions")
         #: The call that waits for the next message.
-        self._waiting: asyncio.Future[Message | None] | None = None
+        self._waiting: asyncio.Future[list[Run]] | None = None
         self._asking: asyncio.Future[int] | None = None
         #: The task that fetches what the first of ``_runs`` needs before it can be decoded.
         self._preparing: asyncio.Task[None] | None = None
@@ -70,8 +72,6 @@ class KafkaReader(SourceReader):
         self._failure: PenstockError | None = None
 
     async def open(self, ctx: SourceContext) -> None:
-        import confluent_kafka
-
         self.ctx = ctx
         self._where = f"{self._owner}, {self._properties['bootstrap.servers']}"
         self._trouble_now = Trouble(self._where)
@@ -80,7 +80,7 @@ class KafkaReader(SourceReader):
         #: The group to which offsets are committed; None: the table names none.
         self._group = self._properties.get("group.id")
         given = {k: v for k, v in self._properties.items() if k != "auto.offset.reset"}
-        self._consumer = confluent_kafka.Consumer(
+        self._consumer = partition_consumer(
             {
                 "isolation.level": "read_committed",
                 "queued.max.messages.kbytes": _AHEAD_KIB,
@@ -93,9 +93,9 @@ class KafkaReader(SourceReader):
                 # An offset that does not exist any more must be an error: skipping to another would lose
                 # rows.
                 "auto.offset.reset": "error",
-                "error_cb": weakly(self._note),
                 "log_level": 0,
-            }
+            },
+            weakly(self._note),
         )
 
     def _note(self, error: Any) -> None:
@@ -111,7 +111,7 @@ class KafkaReader(SourceReader):
         return self._trouble_now.reason
 
     @property
-    def _client(self) -> Consumer:
+    def _client(self) -> PartitionConsumer:
         assert self._consumer is not None, "the reader was used before open()"
         return self._consumer
 
@@ -122,7 +122,6 @@ class KafkaReader(SourceReader):
         for split in splits:
             state = PartitionState(split)
             self._states[split.id] = self._by_place[state.place] = state
-            self._topics.add(state.place[0])
             if state.done:
                 continue
             place = TopicPartition(*state.place, state.offset)
@@ -190,18 +189,17 @@ class KafkaReader(SourceReader):
         are none."""
         from confluent_kafka import KafkaException
 
-        messages: list[Message] = []
+        runs: list[Run] = []
         try:
             if self._waiting is not None:
                 if not self._waiting.done():
                     return False
                 waited, self._waiting = self._waiting, None
-                first = waited.result()
-                messages = [] if first is None else [first]
-            messages += self._client.consume(self.ctx.batch_rows, timeout=0)
+                runs = waited.result()
+            runs = [*runs, *self._client.take(self.ctx.batch_rows, 0)]
         except KafkaException as err:
             raise failure(err.args[0], "the topics cannot be read", self._where) from None
-        for place, run in runs_of(messages, one_topic=len(self._topics) == 1):
+        for place, run in runs:
             state = self._by_place.get(place)
             if state is not None and not state.done:
                 self._add(state, run)
@@ -209,41 +207,41 @@ class KafkaReader(SourceReader):
                 self._trouble(error, run[-1], None)
         return bool(self._runs)
 
-    def _add(self, state: PartitionState, run: list[Message]) -> None:
+    def _add(self, state: PartitionState, run: Sequence[Message]) -> None:
         """Take what the client has for one partition, in order: messages, the event of its end, and
         errors."""
         rows = run
-        if any(message.error() is not None for message in run):
+        if has_events(run):
             rows = self._without_events(state, run)
-        elif run:
+        elif len(run):
             state.end_seen = None
-        if rows:
+        if len(rows):
             self._trouble_now.over()
             state.asked = state.confirmed = False
         end = state.end
-        if end is not None and rows and offset_of(rows[-1]) >= end:
-            rows = [m for m in rows if offset_of(m) < end]
+        if end is not None and len(rows) and offset_of(rows[-1]) >= end:
+            rows = before(rows, end)
             state.passed_end = True
-        if rows:
+        if len(rows):
             self._runs.append((state, rows))
         else:
             self._passed(state)
 
-    def _without_events(self, state: PartitionState, run: list[Message]) -> list[Message]:
+    def _without_events(self, state: PartitionState, run: Sequence[Message]) -> Sequence[Message]:
         """The messages of ``run``; its other events are noted."""
         from confluent_kafka import KafkaError
 
         rows = []
-        for message in run:
+        for i, message in enumerate(run):
             error = message.error()
             if error is None:
-                rows.append(message)
+                rows.append(i)
                 state.end_seen = None
             elif error.code() == KafkaError._PARTITION_EOF:
-                state.end_seen = message.offset()
+                state.end_seen = offset_of(message)
             else:
                 self._trouble(error, message, state)
-        return rows
+        return only(run, rows)
 
     def _trouble(self, error: KafkaError, message: Message, state: PartitionState | None) -> None:
         from confluent_kafka import KafkaError
@@ -291,7 +289,7 @@ class KafkaReader(SourceReader):
         self._event.clear()
         if self._waiting is None:
             loop = asyncio.get_running_loop()
-            self._waiting = self._caller.call(loop, self._client.poll, _WAIT_S)
+            self._waiting = self._caller.call(loop, self._client.take, 1, _WAIT_S)
         added = asyncio.ensure_future(self._event.wait())
         ends: set[asyncio.Future[Any]] = {self._waiting, added}
         try:
@@ -334,8 +332,7 @@ class KafkaReader(SourceReader):
         return int(end)
 
     def _watermarks(self, place: TopicPartition) -> tuple[int, int]:
-        low, high = self._client.get_watermark_offsets(place, timeout=ANSWER_S)
-        return low, high
+        return self._client.watermarks(place, ANSWER_S)
 
     def snapshot(self) -> list[Split]:
         return [
@@ -354,7 +351,7 @@ class KafkaReader(SourceReader):
             if s.position is not None
         ]
         try:
-            self._client.commit(offsets=offsets, asynchronous=True)
+            self._client.commit_soon(offsets)
         except KafkaException as err:
             _log.warning(
                 "kafka_offsets_not_committed", where=self._where, group=self._group, error=err.args[0].str()
@@ -367,7 +364,7 @@ class KafkaReader(SourceReader):
         lag = 0
         for state in self._states.values():
             if not state.done:
-                _, end = self._client.get_watermark_offsets(TopicPartition(*state.place), cached=True)
+                _, end = self._client.watermarks(TopicPartition(*state.place), None)
                 lag += max(0, min(end, state.end or end) - state.offset)
         return lag
 

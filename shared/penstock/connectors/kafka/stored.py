@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import base64
 from itertools import groupby
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from confluent_kafka import Message
-
-
-_partition = methodcaller("partition")
 
 
 def _place(message: Message) -> tuple[str | None, int | None]:
@@ -45,11 +41,11 @@ def offset_of(message: Message) -> int:
 Place = tuple[str, int]
 
 
-def runs_of(messages: Sequence[Message], *, one_topic: bool) -> list[tuple[Place, list[Message]]]:
+def runs_of(messages: Sequence[Message]) -> list[tuple[Place, Sequence[Message]]]:
     """The messages and events of each partition, in order. The client gives many of a partition one behind another, so
-    that a place is made for a stretch of them, not for each. ``one_topic``: all are of the same topic."""
+    that a place is made for a stretch of them, not for each."""
     found: dict[Place, list[Message]] = {}
-    for _, stretch in groupby(messages, _partition if one_topic else _place):
+    for _, stretch in groupby(messages, _place):
         part = list(stretch)
         found.setdefault((str(part[0].topic()), part[0].partition() or 0), []).extend(part)
     return list(found.items())
