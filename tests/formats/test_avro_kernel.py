@@ -35,6 +35,30 @@ KNOWN = range(len(SCHEMA) - 2)
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
+
+def test_fields_that_nobody_reads_are_null_and_the_others_as_before() -> None:
+    """Two columns of one type object: what is said of one does not hold for the other."""
+    schema = Schema.of(("one", INNER), ("other", INNER), ("n", t.IntType()))
+    given = [(None if i % 5 == 0 else (i, f"s{i}"), (i, "t"), i) for i in range(50)]
+    batch = Batch.of(schema, given)
+    messages, rows = AvroEncoder(schema, OPTIONS.read({})).encode(batch), batch.to_pylist()
+
+    def decoded(unread: dict[str, list[str]]) -> list[tuple[object, ...]]:
+        context = FormatContext(schema, range(3), {}, _never, unread=unread)
+        return AvroDecoder(context, OPTIONS.read({})).decode(messages, str).to_pylist()
+
+    assert decoded({}) == rows
+    found = decoded({"one": ["a"]})
+    assert [row[1:] for row in found] == [row[1:] for row in rows]
+    assert [row[0] for row in found] == [None if one is None else {**one, "a": None} for one, _, _ in rows]
+    found = decoded({"one": ["s", "a"]})
+    assert [row[0] is None for row in found] == [one is None for one, _, _ in rows]
+
+
+def _never(error: Exception, raw: bytes | None, where: str) -> None:
+    raise error
+
+
 text = st.text(max_size=20)
 times = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1)).map(
     lambda x: x.replace(microsecond=x.microsecond // 1000 * 1000)

@@ -155,6 +155,11 @@ class Connector(ABC):
         its format cannot."""
         return self.nested_projection
 
+    def unread_fields_of(self, table: TableInfo) -> bool:
+        """Whether a source of ``table`` that cannot leave fields of a ROW out makes use of knowing which of them nobody reads:
+        ``ctx.pushed["unread"]`` has them, column → fields, and their values may be NULL."""
+        return False
+
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
         """Metadata key → type that a source of ``table`` offers: ``metadata``, and what its format adds."""
         return self.metadata

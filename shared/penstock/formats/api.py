@@ -48,6 +48,7 @@ class FormatContext:
         bad_record: ``bad_record(error, raw bytes or None, where)`` raises the error, or counts the record, which is
             then left out.
         metadata: Keys of ``Format.metadata`` whose columns follow those of the projection.
+        unread: Fields of ROW columns that nobody reads, column → fields; a decoder may give NULL for them.
         extra: ``extra["lines_before"]``: lines of the file before the part that is decoded.
     """
 
@@ -57,6 +58,7 @@ class FormatContext:
     bad_record: Callable[[Exception, bytes | None, str], None]
     extra: dict[str, Any] = field(default_factory=dict)
     metadata: Sequence[str] = ()
+    unread: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Decoder(ABC):

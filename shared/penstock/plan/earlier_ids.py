@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 #: Fields that only the new ids use; the old ids leave them out.
-_UNKNOWN_THEN = frozenset({"declared", "location", "label", "columns", "uid"})
+_UNKNOWN_THEN = frozenset({"declared", "location", "label", "columns", "uid", "unread_fields"})
 _INPUT_FIELDS = frozenset({"input", "left", "right", "inputs"})
 
 

@@ -27,7 +27,7 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     """A catalog table as a plan needs it. ``physical``: the connector's own columns; ``metadata``: the
     columns after them; ``computed``: expressions over (physical, metadata) that give ``schema``;
     ``watermark`` is over ``schema``'s columns. The connector declares ``guarantee``, ``changelog``,
-    ``sink_modes`` and ``nested_projection``."""
+    ``sink_modes``, ``nested_projection`` and ``unread_fields``."""
 
     name: str
     connector: str
@@ -48,6 +48,8 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     changelog: Literal["append", "upsert", "retract"] = "append"
     #: The source can deliver a ROW column with fewer fields.
     nested_projection: bool = False
+    #: The source is told which fields of ROW columns nobody reads.
+    unread_fields: bool = False
     #: The cache of a lookup join with the table, in words; empty = the table cannot be looked up.
     lookup: str = ""
     #: The options that determine which data the table holds; None = all options.

@@ -183,6 +183,7 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
         bounded=connector.is_bounded(info),
         guarantee=connector.source_guarantee(info),
         nested_projection=connector.nested_projection_of(info),
+        unread_fields=connector.unread_fields_of(info),
         lookup=_lookup_words(connector, table),
         location=connector.location,
         changelog=_changelog(connector, table),

@@ -55,6 +55,9 @@ class Hosted(Connector):
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
         return self.inner.metadata_of(table)
 
+    def unread_fields_of(self, table: TableInfo) -> bool:
+        return self.inner.unread_fields_of(table)
+
     def nested_projection_of(self, table: TableInfo) -> bool:
         return self.inner.nested_projection_of(table)
 

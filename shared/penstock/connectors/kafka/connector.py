@@ -142,6 +142,9 @@ class KafkaConnector(DeclaredConnector):
             found.append(f"key.{key}.")
         return tuple(found)
 
+    def unread_fields_of(self, table: TableInfo) -> bool:
+        return not self.nested_projection_of(table)
+
     def metadata_of(self, table: TableInfo) -> Mapping[str, Any]:
         """The metadata keys of messages, and with the prefix ``value.`` those of the values' format."""
         name = table.options.get("value.format") or table.options.get("format")

@@ -51,11 +51,19 @@ class Part:
         """An encoder of the part's columns."""
         return self.format.encoder(self.schema, self.options)
 
-    def decoder(self, wanted: Sequence[int], bad_record: BadRecord, metadata: Sequence[str] = ()) -> Decoder:
+    def decoder(
+        self,
+        wanted: Sequence[int],
+        bad_record: BadRecord,
+        metadata: Sequence[str] = (),
+        unread: Mapping[str, Sequence[str]] | None = None,
+    ) -> Decoder:
         """A decoder of the table's columns ``wanted``, which must be columns of the part, followed by the
-        format's metadata columns (``metadata``)."""
+        format's metadata columns (``metadata``). ``unread``: as of ``FormatContext``."""
         projection = [self.columns.index(c) for c in wanted]
-        ctx = FormatContext(self.schema, projection, self.options, bad_record, metadata=metadata)
+        ctx = FormatContext(
+            self.schema, projection, self.options, bad_record, metadata=metadata, unread=unread or {}
+        )
         return self.format.decoder(ctx)
 
 
@@ -163,7 +171,7 @@ class MessageDecoder:
     def _decoders(self, bad_record: BadRecord) -> _Decoders:
         key = self._key
         return _Decoders(
-            self._value.decoder(self._in_value, bad_record, self._told),
+            self._value.decoder(self._in_value, bad_record, self._told, self._ctx.pushed.get("unread")),
             key.decoder(self._in_key, bad_record) if key is not None and self._in_key else None,
             key.decoder(self._of_deletes, bad_record) if key is not None and self._of_deletes else None,
         )

@@ -24,6 +24,8 @@ from penstock.types.column import Column
 from penstock.types.storage import external_arrow_type, numpy_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.formats.avro.schema import Node, Writer
     from penstock.types.logical import LogicalType
 
@@ -75,13 +77,16 @@ class _Place:
         self.fields: list[_Place | None] = []
 
 
-def kernel_of(writer: Writer, schema: Node, columns: t.Schema) -> AvroKernel | None:
-    """A decoder of the writer's records; None where the library is missing, or a type is not its own."""
+def kernel_of(
+    writer: Writer, schema: Node, columns: t.Schema, unread: Mapping[str, Sequence[str]]
+) -> AvroKernel | None:
+    """A decoder of the writer's records; None where the library is missing, or a type is not its own. ``unread``: fields of
+    ROW columns that become NULL, column → fields."""
     found = library()
     if found is None or not columns.fields:
         return None
     try:
-        return AvroKernel(found, writer, schema, columns)
+        return AvroKernel(found, writer, schema, columns, unread)
     except _NotKnownError:
         return None
 
@@ -89,7 +94,14 @@ def kernel_of(writer: Writer, schema: Node, columns: t.Schema) -> AvroKernel | N
 class AvroKernel:
     """Use ``kernel_of``."""
 
-    def __init__(self, found: ctypes.CDLL, writer: Writer, schema: Node, columns: t.Schema) -> None:
+    def __init__(
+        self,
+        found: ctypes.CDLL,
+        writer: Writer,
+        schema: Node,
+        columns: t.Schema,
+        unread: Mapping[str, Sequence[str]],
+    ) -> None:
         self._library, self._columns, self._writer = found, columns, writer
         self._decode = found.penstock_avro_decode
         self._decode.restype = ctypes.c_int64
@@ -97,7 +109,7 @@ class AvroKernel:
         self._children: list[int] = []
         self._texts: list[bool] = []
         wanted = {f.name: f.type for f in columns.fields}
-        root = self._record(schema, wanted, ())
+        root = self._record(schema, wanted, (), unread)
         self._places = [root.get(f.name) for f in columns.fields]
         self._nodes = (_Node * len(self._made))(*self._made)
         self._links = np.array([*self._children, 0], np.int32)
@@ -120,36 +132,44 @@ class AvroKernel:
         return _Place(node.out)
 
     def _record(
-        self, node: Node, wanted: dict[str, LogicalType], above: tuple[str, ...]
+        self,
+        node: Node,
+        wanted: dict[str, LogicalType],
+        above: tuple[str, ...],
+        unread: Mapping[str, Sequence[str]] | None = None,
     ) -> dict[str, _Place]:
-        """Lays out a record; gives the places of its wanted fields."""
+        """Lays out a record; gives the places of its wanted fields. ``unread``: of its ROWs."""
         if node["name"] in above:
             raise _NotKnownError  # it holds itself
         made = self._new(_KIND["record"])
         places, children = {}, []
         for field in node["fields"]:
             children.append(len(self._made))
-            place = self._any(field["type"], wanted.get(field["name"]), (*above, node["name"]))
+            name = field["name"]
+            left_out = (unread or {}).get(name, ())
+            place = self._any(field["type"], wanted.get(name), (*above, node["name"]), left_out)
             if place is not None:
                 places[field["name"]] = place
         self._link(made, children)
         return places
 
-    def _any(self, node: Node, type_: LogicalType | None, above: tuple[str, ...]) -> _Place | None:
-        """Lays out a schema; gives the place of its values, if they are wanted."""
+    def _any(
+        self, node: Node, type_: LogicalType | None, above: tuple[str, ...], left_out: Sequence[str] = ()
+    ) -> _Place | None:
+        """Lays out a schema; gives the place of its values, if they are wanted. ``left_out``: fields of a ROW that are not."""
         if isinstance(node, list):
             made, place, children = self._new(_KIND["union"]), None, []
             for branch in node:
                 children.append(len(self._made))
-                place = self._any(branch, None if branch == "null" else type_, above) or place
+                place = self._any(branch, None if branch == "null" else type_, above, left_out) or place
             self._link(made, children)
             return place
         node, kind = self._writer.resolved(node)
         if isinstance(node, list):
-            return self._any(node, type_, above)
+            return self._any(node, type_, above, left_out)
         match kind:
             case "record":
-                return self._nested(node, type_, above)
+                return self._nested(node, type_, above, left_out)
             case "array" | "map":
                 if type_ is not None:
                     raise _NotKnownError
@@ -162,7 +182,9 @@ class AvroKernel:
             raise _NotKnownError
         return self._leaf(node, kind, type_)
 
-    def _nested(self, node: Node, type_: LogicalType | None, above: tuple[str, ...]) -> _Place | None:
+    def _nested(
+        self, node: Node, type_: LogicalType | None, above: tuple[str, ...], left_out: Sequence[str]
+    ) -> _Place | None:
         at = len(self._made)
         if type_ is None:
             self._record(node, {}, above)
@@ -170,7 +192,7 @@ class AvroKernel:
         assert isinstance(type_, t.RowType)
         if not type_.fields:
             raise _NotKnownError
-        places = self._record(node, {f.name: f.type for f in type_.fields}, above)
+        places = self._record(node, {f.name: f.type for f in type_.fields if f.name not in left_out}, above)
         place = self._place(self._made[at], texts=False)
         place.fields = [places.get(f.name) for f in type_.fields]
         return place

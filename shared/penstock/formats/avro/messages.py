@@ -37,15 +37,22 @@ class RecordReader:
     """Single records of one writer's schema, as fastavro gives them, with the wanted fields only.
 
     ``columns``: those wanted; ``schema``: the writer's, as JSON gives it; ``lead``: the bytes in front of each record,
-    which callers take away.
+    which callers take away; ``unread``: as of ``FormatContext``.
     """
 
     def __init__(
-        self, schema: Node, columns: Schema, where: str, *, as_json: bool = False, lead: bytes = b""
+        self,
+        schema: Node,
+        columns: Schema,
+        where: str,
+        *,
+        as_json: bool = False,
+        lead: bytes = b"",
+        unread: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.lead = lead
         self.writer = writer = Writer(schema, columns, where)
-        self._kernel = None if as_json else kernel_of(writer, schema, columns)
+        self._kernel = None if as_json else kernel_of(writer, schema, columns, unread or {})
         self.what = "JSON record" if as_json else "binary record"
         self._json = as_json
         self.plain = fastavro.parse_schema(writer.plain)
@@ -99,7 +106,9 @@ class AvroDecoder(Decoder):
         self._bad_record = ctx.bad_record
         self._json = options["avro.encoding"] == "json"
         own = table_schema(ctx.schema, legacy=options["avro.timestamp_mapping.legacy"])
-        self._records = RecordReader(own, self._schema, "format 'avro'", as_json=self._json)
+        self._records = RecordReader(
+            own, self._schema, "format 'avro'", as_json=self._json, unread=ctx.unread
+        )
 
     def decode(self, messages: Sequence[bytes], where: Callable[[int], str]) -> Batch:
         def rest(numbers: list[int] | None) -> Decoded:

@@ -13,11 +13,21 @@ if TYPE_CHECKING:
     pass
 
 
-def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> tuple[Schema, list[Expr]]:
-    """Narrows a ROW column to the fields that are read, if no expression reads the whole ROW.
+def unread_fields(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> dict[str, list[str]]:
+    """The fields that no expression reads, of ROW columns that none reads whole: column → fields. ``exprs`` as of
+    ``narrow_rows``."""
+    found = {}
+    for position, fields in _used(exprs).items():
+        if fields is None or position >= len(columns):
+            continue
+        column = physical.fields[columns[position]]
+        if isinstance(column.type, RowType) and len(fields) < len(column.type.fields):
+            found[column.name] = [f.name for i, f in enumerate(column.type.fields) if i not in fields]
+    return found
 
-    ``exprs`` are over the columns as read (position in ``columns``).
-    """
+
+def _used(exprs: list[Expr]) -> dict[int, set[int] | None]:
+    """The fields that are read of each input; None: all of it."""
     used: dict[int, set[int] | None] = {}
 
     def collect(expr: Expr) -> None:
@@ -33,6 +43,15 @@ def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -
 
     for expr in exprs:
         collect(expr)
+    return used
+
+
+def narrow_rows(physical: Schema, columns: tuple[int, ...], exprs: list[Expr]) -> tuple[Schema, list[Expr]]:
+    """Narrows a ROW column to the fields that are read, if no expression reads the whole ROW.
+
+    ``exprs`` are over the columns as read (position in ``columns``).
+    """
+    used = _used(exprs)
     new_types: dict[int, RowType] = {}
     moved: dict[int, dict[int, int]] = {}
     for position, fields in used.items():

@@ -12,7 +12,7 @@ from penstock.jobgraph import specs as s
 from penstock.jobgraph.assignments import ASSIGNMENT_SCHEMA
 from penstock.jobgraph.graph import Broadcast
 from penstock.plan.operator_graph import OperatorInput, PlannedOperator
-from penstock.plan.operators.scan.nested_rows import narrow_rows
+from penstock.plan.operators.scan.nested_rows import narrow_rows, unread_fields
 
 if TYPE_CHECKING:
     from penstock.plan.operators.scan.node import Scan
@@ -39,6 +39,7 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
     schema, computed = table.physical, [shift_refs(e, layout) for e in exprs]
     if table.nested_projection and push_down:
         schema, computed = narrow_rows(table.physical, physical, computed)
+    unread = unread_fields(table.physical, physical, computed) if table.unread_fields and push_down else {}
     plain = all(isinstance(e, InputRef) and e.index == i for i, e in enumerate(computed)) and len(
         computed
     ) == len(layout)
@@ -75,6 +76,8 @@ def scan(tr: Translator, node: Scan) -> PlannedOperator:
     if table.changelog == "upsert":
         pushed["keys"] = [table.physical.names.index(name) for name in table.primary_key]
         known_of_deletes = _known_of_deletes(table, columns)
+    if unread:
+        pushed["unread"] = unread
     mode = tr.modes.mode(node)
     spec = s.SourceSpec(
         connector=table.connector,
