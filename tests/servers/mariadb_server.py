@@ -99,6 +99,12 @@ class MariaDbServer:
                     raise RuntimeError(f"the server does not answer ({err}): {said}") from None
                 time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """The id of the server's process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """As a power cut would."""
         assert self._process is not None

@@ -115,6 +115,12 @@ class PostgresServer:
             except psycopg.OperationalError:
                 time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """The id of the server's process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """As a power cut would: the postmaster and all of its children."""
         assert self._process is not None

@@ -91,7 +91,7 @@ def test_bytes_that_are_no_row_are_an_error(damaged):
 
 
 def test_transactions_tables_and_truncates_are_read():
-    assert pgoutput.begin(b"B" + struct.pack(">qqI", 500, 7, 9)) == pgoutput.Begin(500, 7, 9)
+    assert pgoutput.begin(b"B" + struct.pack(">qqI", 500, 7, 9)) == (9, 7)
     assert pgoutput.commit_end(b"C" + struct.pack(">bqqq", 0, 500, 508, 7)) == 508
     column = b"\x01id\0" + struct.pack(">Ii", 20, -1)
     found = pgoutput.relation(b"R" + struct.pack(">I", 9) + b"public\0t\0d" + struct.pack(">H", 1) + column)

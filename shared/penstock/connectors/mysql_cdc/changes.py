@@ -4,7 +4,7 @@ decoded and resumed."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.connectors.mysql_cdc import events as ev
 from penstock.connectors.mysql_cdc.database import place
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _MOST_BYTES, _MOST_EVENTS = 4 << 20, 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class RowsEvent:
+class RowsEvent(NamedTuple):
     """An event of rows.
 
     Args:

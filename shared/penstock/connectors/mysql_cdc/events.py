@@ -5,8 +5,10 @@ Source: the MySQL manual, "The Binary Log" and "Replication Protocol"; the Maria
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.connectors.mysql_cdc.settings import OWNER
 from penstock.errors import ConnectorError, InternalError
@@ -38,8 +40,7 @@ _METADATA = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The head of an event. ``at_s``: its time, s since the epoch; ``end``: the place behind it in its file; 0: none."""
 
     at_s: int
@@ -75,9 +76,13 @@ def table_number(event: bytes) -> int:
 
 
 def table_map(event: bytes) -> TableMap:
-    """Decode a table map."""
-    at = 19 + 8
-    database, at = _counted(event, at)
+    """Decode a table map. The server sends one before the rows of each statement, so those of a table are decoded once."""
+    return _table_map(event[19 + 8 :])
+
+
+@functools.lru_cache(maxsize=1024)
+def _table_map(event: bytes) -> TableMap:
+    database, at = _counted(event, 0)
     name, at = _counted(event, at)
     count, at = packed_int(event, at)
     types = event[at : at + count]
@@ -143,8 +148,7 @@ def rotation(event: bytes) -> tuple[str, int]:
     return event[19 + 8 :].rstrip(b"\0").decode(), int.from_bytes(event[19 : 19 + 8], "little")
 
 
-@dataclass(frozen=True, slots=True)
-class MariaDbGtid:
+class MariaDbGtid(NamedTuple):
     """The begin of a group of events. ``alone``: the group is the next event; ``prepared``: an XA transaction
     that is not committed yet."""
 

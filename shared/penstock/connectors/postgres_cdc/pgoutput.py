@@ -36,15 +36,6 @@ _COMMIT = struct.Struct(">bqqq")
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """The start of a transaction. ``time_us``: the time of its commit, µs since 2000-01-01 UTC."""
-
-    commit_lsn: int
-    time_us: int
-    xid: int
-
-
-@dataclass(frozen=True, slots=True)
 class RelationColumn:
     """A column as the stream describes it. ``type_id``: the type's OID; ``modifier``: −1 for none."""
 
@@ -65,9 +56,10 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
 
-def begin(payload: bytes) -> Begin:
-    """Decode a message ``B``."""
-    return Begin(*_BEGIN.unpack_from(payload, 1))
+def begin(payload: bytes) -> tuple[int, int]:
+    """The id of the transaction that a message ``B`` begins, and the time of its commit: µs since 2000-01-01 UTC."""
+    _, time_us, xid = _BEGIN.unpack_from(payload, 1)
+    return xid, time_us
 
 
 def commit_end(payload: bytes) -> int:

@@ -52,12 +52,9 @@ class Run:
 
     def per_message(self, which: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """The transaction's id and its commit time, for the messages at places ``which``."""
-        begins = np.array([start[0] for start in self.starts], np.int64)
+        begins, xids, times_us = np.array(self.starts, np.int64).reshape(-1, 3).T
         at = np.searchsorted(begins, np.asarray(which, np.int64), "right") - 1
-        return (
-            np.array([start[1] for start in self.starts], np.int64)[at],
-            np.array([start[2] for start in self.starts], np.int64)[at],
-        )
+        return xids[at], times_us[at]
 
 
 class ChangeStream:
@@ -110,9 +107,9 @@ class ChangeStream:
                     size += len(payload)
                 run.count += 1
             elif letter == _BEGIN:
-                begun = pgoutput.begin(payload)
+                xid, time_us = pgoutput.begin(payload)
                 delivered = 0
-                self._transaction = (begun.xid, begun.time_us + _EPOCH_US)
+                self._transaction = (xid, time_us + _EPOCH_US)
                 run.starts.append((run.count, *self._transaction))
             elif letter == _COMMIT:
                 self._lsn = max(self._lsn, pgoutput.commit_end(payload))
