@@ -10,7 +10,7 @@ import pytest
 
 from penstock.connectors.jdbc.server_parts import JdbcServerConnector
 from penstock.connectors.registry import validate_table
-from penstock.errors import ConnectorError, PenstockError
+from penstock.errors import ConnectorError, PenstockError, RecordError
 from penstock.sql.session import SqlSession
 from penstock.testing import run_graph
 from penstock.testing.conformance import LookupConformance, SinkConformance, SourceConformance
@@ -269,3 +269,32 @@ def test_rows_of_a_server_are_updated_and_deleted(place):
     with pytest.raises(ConnectorError, match="does not name one row each"):
         run_graph(session.execute("UPDATE t SET n = 0 WHERE n = 3").job.job_graph)
     assert place.execute("SELECT MIN(n) FROM t") == [(3,)]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_row_that_the_database_refuses_is_one_bad_record(place, guarantee):
+    place.execute("CREATE TABLE t (id bigint PRIMARY KEY, name varchar(5))")
+    values = ", ".join(f"({i}, '{'too long' if i % 40 == 7 else 'ok'}')" for i in range(100))
+    insert = f"INSERT INTO t VALUES {values}"
+    given = {"sink.delivery-guarantee": guarantee}
+    with pytest.raises(RecordError, match="refuses a row"):
+        run(place.ddl("id BIGINT, name STRING", **given), insert)
+    session = SqlSession({"parallelism.default": "1"})
+    session.execute(place.ddl("id BIGINT, name STRING", **given, **{"on-error": "skip"}).rstrip(";"))
+    result = run_graph(session.execute(insert).job.job_graph)
+    assert result.counters["numRecordsInErrors"] == 3
+    assert [row[0] for row in place.execute("SELECT id FROM t ORDER BY id")] == [
+        i for i in range(100) if i % 40 != 7
+    ]
+
+
+def test_no_row_without_a_key_stays_or_goes_silently(place):
+    """The database lets a key be NULL that the table declares."""
+    place.execute("CREATE TABLE t (id bigint UNIQUE, name varchar(5))")
+    place.execute("INSERT INTO t VALUES (NULL, 'a'), (1, 'b')")
+    session = SqlSession({"parallelism.default": "1"})
+    session.execute(place.ddl("id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED").rstrip(";"))
+    for statement in ("DELETE FROM t WHERE name = 'a'", "UPDATE t SET name = 'x' WHERE name = 'a'", "INSERT INTO t SELECT CAST(NULL AS BIGINT), 'c'"):  # fmt: skip
+        with pytest.raises(RecordError, match=r"'id' is N|'id' is no BIGINT NOT NULL"):
+            run_graph(session.execute(statement).job.job_graph)
+    assert len(place.execute("SELECT * FROM t")) == 2

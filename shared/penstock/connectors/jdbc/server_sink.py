@@ -13,10 +13,10 @@ from penstock.connectors.jdbc.changing import ChangingWriter, check_count
 from penstock.connectors.jdbc.server_values import server_parameters
 from penstock.connectors.jdbc.servers import check_transactional, connect, failure, server_of
 from penstock.connectors.jdbc.settings import OPTIONS
-from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, JdbcWriter, changed_rows
+from penstock.connectors.jdbc.sink import RETRY_PAUSE_S, Change, JdbcWriter, Refused, changed_rows
 from penstock.connectors.jdbc.staged import packed, unpacked
 from penstock.connectors.jdbc.truncating import TruncatingWriter
-from penstock.errors import ConnectorError, ExternalError, PenstockError
+from penstock.errors import ConnectorError, ExternalError, PenstockError, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -55,23 +55,49 @@ class _Statements:
         if self.connection is None:
             self.connection = connect(self.server)
 
-    def transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]], marker: str | None = None) -> None:
+    def transaction(
+        self, rows: Sequence[Change], marker: str | None = None, *, skips: bool = False
+    ) -> list[Refused]:
         """Writes the rows in order in one transaction, grouped into runs of one kind of statement. With a
         marker, writes them only if the marker does not exist yet. A failed connection is dropped, and with it
-        the transaction."""
+        the transaction. Raises RecordError for a row that the database refuses; with ``skips``, such rows are left
+        out and returned, each with its error."""
+        refused: list[Refused] = []
         try:
             self.reach()
             with self.connection.cursor() as cursor:
                 if marker is None or self._marked(cursor, marker):
-                    self._apply(cursor, rows)
+                    if skips:
+                        refused = self._apply_each(cursor, rows)
+                    else:
+                        self._apply(cursor, rows)
             self.connection.commit()
+            return refused
         except PenstockError:
+            self.close()
             raise
         except Exception as err:
             self.close()
             raise failure(err, self.server) from None
 
-    def _apply(self, cursor: Any, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
+    def _apply_each(self, cursor: Any, rows: Sequence[Change]) -> list[Refused]:
+        """Writes the rows but those that the database refuses, which it finds by halves, each behind a savepoint."""
+        cursor.execute("SAVEPOINT penstock_rows")
+        try:
+            self._apply(cursor, rows)
+        except Exception as err:
+            error = failure(err, self.server)
+            if not isinstance(error, RecordError):
+                raise
+            cursor.execute("ROLLBACK TO SAVEPOINT penstock_rows")
+            if len(rows) == 1:
+                return [(rows[0], error)]
+            half = len(rows) // 2
+            return self._apply_each(cursor, rows[:half]) + self._apply_each(cursor, rows[half:])
+        cursor.execute("RELEASE SAVEPOINT penstock_rows")
+        return []
+
+    def _apply(self, cursor: Any, rows: Sequence[Change]) -> None:
         start = 0
         while start < len(rows):
             delete, end = rows[start][0], start
@@ -167,8 +193,8 @@ class ServerWriter(JdbcWriter):
     def away(self) -> str | None:
         return self._server.reason
 
-    def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
-        self._statements.transaction(rows)
+    def _transaction(self, rows: Sequence[Change]) -> Sequence[Refused]:
+        return self._statements.transaction(rows, skips=self.ctx.on_error != "fail")
 
     async def close(self) -> None:
         await super().close()
@@ -221,11 +247,14 @@ class ExactlyOnceWriter(SinkWriter):
 
     async def _write(self, item: bytes) -> None:
         rows = _rows_of(item, self.ctx, self._keys)
+        marker, skips = item[:_ID_BYTES].decode(), self.ctx.on_error != "fail"
         attempt = 0
         while True:
             await patiently(lambda: self.ctx.run(self._statements.reach), self._server, None)
             try:
-                await self.ctx.run(lambda: self._statements.transaction(rows, item[:_ID_BYTES].decode()))
+                refused = await self.ctx.run(lambda: self._statements.transaction(rows, marker, skips=skips))
+                for (_, values), error in refused:
+                    self.ctx.bad_record(error, repr(values).encode(), f"sink {self.ctx.uid}")
                 return
             except ExternalError:
                 attempt += 1

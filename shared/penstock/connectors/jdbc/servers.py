@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from penstock.errors import ConnectorError, ExternalError, PenstockError, nearest
+from penstock.errors import ConnectorError, ExternalError, PenstockError, RecordError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +18,11 @@ _OWNER = "connector 'jdbc'"
 #: Scheme of the URL → the product.
 _PRODUCTS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MySQL"}
 _CLIENTS = {"PostgreSQL": ("psycopg", "postgres"), "MySQL": ("pymysql", "mysql")}
+#: SQLSTATE classes, and numbers of MySQL and MariaDB, of errors that the values of a row cause: data and constraints.
+_DATA_STATES = ("22", "23")
+_DATA_NUMBERS = (
+    1048, 1062, 1216, 1217, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1451, 1452, 1525, 1690, 3819, 3140, 4025, 1411, 1416,
+)  # fmt: skip
 _PORTS = {"PostgreSQL": 5432, "MySQL": 3306}
 _PARAMETERS = {"PostgreSQL": ("user", "password", "sslmode", "sslrootcert"), "MySQL": ("user", "password")}
 
@@ -194,8 +199,8 @@ def connect(server: Server) -> Any:
 
 
 def failure(err: Exception, server: Server) -> PenstockError:
-    """The error for a failure of the database: ExternalError if another attempt may succeed, else an error of
-    the table's declaration or of rights."""
+    """The error for a failure of the database: ExternalError if another attempt may succeed, RecordError if the values of
+    a row are refused, else an error of the table's declaration or of rights."""
     said = " ".join(str(err).split())[:500] or type(err).__name__
     state = getattr(err, "sqlstate", None) or ""
     number = err.args[0] if server.product == "MySQL" and err.args and isinstance(err.args[0], int) else 0
@@ -211,6 +216,13 @@ def failure(err: Exception, server: Server) -> PenstockError:
         or "authentication failed" in said
         or "does not exist" in said
     )
+    if state[:2] in _DATA_STATES or number in _DATA_NUMBERS:
+        return RecordError(
+            f"the database refuses a row: {said}",
+            got=type(err).__name__,
+            where=server.where,
+            remedy="filter such rows, widen the column, or set 'on-error' = 'skip' or 'dead-letter'",
+        )
     if (
         state[:2] in ("40", "57", "08", "53")
         or number in (1205, 1213, 2003, 2006, 2013)

@@ -11,7 +11,7 @@ from penstock.connectors.base import SinkWriter, TableInfo
 from penstock.connectors.jdbc.database import column_list, connect, failure, quoted
 from penstock.connectors.jdbc.settings import OPTIONS
 from penstock.connectors.jdbc.values import parameters
-from penstock.errors import ExternalError
+from penstock.errors import ExternalError, RecordError
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from penstock.types.batch import Batch
     from penstock.types.column import Column
 
+#: (whether a row is deleted, its values or those of its key)
+Change = tuple[bool, tuple[Any, ...]]
+#: A row that the database does not take, and why.
+Refused = tuple[Change, RecordError]
 #: The pause after an attempt is this many seconds times the attempt's number.
 RETRY_PAUSE_S = 0.2
 
@@ -152,7 +156,8 @@ class JdbcWriter(SinkWriter):
         while True:
             await self._reach()
             try:
-                await self.ctx.run(lambda: self._transaction(rows))
+                refused = await self.ctx.run(lambda: self._transaction(rows))
+                self._left_out(refused)
                 return
             except ExternalError:
                 attempt += 1
@@ -169,7 +174,13 @@ class JdbcWriter(SinkWriter):
             await asyncio.wait_for(self._closing.wait(), pause_s)
         return self._closing.is_set()
 
-    def _transaction(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
+    def _left_out(self, refused: Sequence[Refused]) -> None:
+        """Counts rows that were left out, or keeps them as dead letters, as ``on-error`` says."""
+        for (_, values), error in refused:
+            self.ctx.bad_record(error, repr(values).encode(), f"sink {self.ctx.uid}")
+
+    def _transaction(self, rows: Sequence[Change]) -> Sequence[Refused]:
+        """Writes the rows in a thread; returns those that the database refused."""
         assert self._connection is not None
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -181,6 +192,7 @@ class JdbcWriter(SinkWriter):
             self._connection.execute("COMMIT")
         except sqlite3.Error as err:
             raise failure(err, self._options["url"]) from err
+        return []
 
     def _apply(self, rows: Sequence[tuple[bool, tuple[Any, ...]]]) -> None:
         assert self._connection is not None
