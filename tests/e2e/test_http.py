@@ -4,9 +4,7 @@ row arrives once."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +13,7 @@ import httpx
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.servers.web_server import WebServer, free_port
 
 pytestmark = pytest.mark.cluster
@@ -49,12 +47,14 @@ def order(port: int, i: int, deadline: float) -> None:
     raise AssertionError(f"order {i} was never answered 200")
 
 
-def run(make_cluster: Any, until: Any, seed: int, faults: int, rows: int) -> None:
+def run(
+    make_cluster: Any, until: Any, seed: int, faults: int, rows: int, kinds: tuple[str, ...] = FEW
+) -> None:
     chance = random.Random(seed)
     web, port = WebServer(), free_port()
     web.rows["names"] = [{"id": i, "name": f"name {i}"} for i in range(3)]
     web.start()
-    cluster = make_cluster(taskmanagers=2, slots=1)
+    cluster = cluster_for(make_cluster, kinds)
     with ClusterClient(cluster.rest_url) as client, ThreadPoolExecutor(16) as senders:
         job_id = client.submit({
             "name": "orders", "sql": JOB.format(port=port, url=web.url), "parallelism": 1,
@@ -66,6 +66,7 @@ def run(make_cluster: Any, until: Any, seed: int, faults: int, rows: int) -> Non
             },
         })  # fmt: skip
         deadline = time.monotonic() + 60 * (faults + 3)
+        struck = Faults(cluster, client, lambda: (web.stop(), web.start()), kinds, chance)
         for step in range(faults + 1):
             sent = [senders.submit(order, port, i, deadline) for i in range(step * rows, (step + 1) * rows)]
             goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(1, 2)
@@ -75,10 +76,7 @@ def run(make_cluster: Any, until: Any, seed: int, faults: int, rows: int) -> Non
                 lambda: client.exceptions(job_id),
             )
             if step < faults:
-                if step % 2:
-                    web.stop()
-                    web.start()
-                os.kill(slot_pid(client), signal.SIGKILL)
+                struck.strike()
             for answer in sent:
                 answer.result()
         want = [(i, f"name {i % 3}") for i in range((faults + 1) * rows)]
@@ -104,4 +102,4 @@ def test_killed_slots_and_a_stopped_receiver_leave_each_row_once(make_cluster: A
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3])
 def test_thirty_faults(make_cluster: Any, until: Any, seed: int) -> None:
-    run(make_cluster, until, seed, faults=30, rows=40)
+    run(make_cluster, until, seed, faults=32, rows=40, kinds=ALL)

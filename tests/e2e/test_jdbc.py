@@ -3,10 +3,8 @@ task managers and the server are killed, and every row is right."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 from penstock.api.client import ClusterClient
 from penstock.embedded import EmbeddedCluster
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, Faults
 from tests.servers.postgres_server import PASSWORD, USER, PostgresServer
 
 pytestmark = pytest.mark.cluster
@@ -51,8 +49,10 @@ class Run:
     """One job over a database of its own, whose processes are killed until it has finished."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, until: Any, server: PostgresServer, seed: int, rows: int
-    ) -> None:
+        self, cluster: EmbeddedCluster, until: Any, server: PostgresServer, seed: int, rows: int,
+        kinds: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.kinds = kinds
         self.cluster, self.until, self.server, self.rows = cluster, until, server, rows
         self.chance, self.database = random.Random(seed), server.database()
         server.execute(
@@ -60,7 +60,6 @@ class Run:
             + f"INSERT INTO orders SELECT i, i * 7919 % 97, i % 1000 FROM generate_series(1, {rows}) AS i",
             database=self.database,
         )
-        self.kinds: list[str] = []
 
     def killed(self, most: int) -> int:
         """Runs the job with up to ``most`` faults; gives how many there were. Every row is compared."""
@@ -74,9 +73,16 @@ class Run:
                     "restart-strategy.fixed-delay.delay": "100 ms",
                 },
             })  # fmt: skip
+            struck = Faults(
+                self.cluster,
+                client,
+                lambda: (self.server.kill(), self.server.start()),
+                self.kinds,
+                self.chance,
+            )
             faults = 0
             while faults < most and self._reached(self._completed() + self.chance.randint(1, 2)):
-                self._fault()
+                struck.strike()
                 faults += 1
             self.until(self._over, "the end", lambda: client.exceptions(self.job_id))
             client.raise_if_failed(self.job_id, client.job(self.job_id))
@@ -95,20 +101,6 @@ class Run:
                    lambda: self.client.exceptions(self.job_id))  # fmt: skip
         return not self._over()
 
-    def _fault(self) -> None:
-        if not self.kinds:
-            self.kinds = ["slot", "task manager", "server"]
-            self.chance.shuffle(self.kinds)
-        match self.kinds.pop():
-            case "server":
-                self.server.kill()
-                self.server.start()
-            case "slot":
-                os.kill(slot_pid(self.client), signal.SIGKILL)
-            case _:
-                name = self.chance.choice(["taskmanager-0", "taskmanager-1"])
-                os.kill(self.cluster.child(name).pid, signal.SIGKILL)
-
     def _compare(self) -> None:
         ask = lambda statement: self.server.execute(statement, database=self.database)  # noqa: E731
         want = sorted(ask(SALES))
@@ -119,13 +111,14 @@ class Run:
 
 
 def killed(
-    cluster: EmbeddedCluster, until: Any, server: PostgresServer, *, seed: int, rows: int, faults: int
-) -> Run:
+    cluster: EmbeddedCluster, until: Any, server: PostgresServer, *, seed: int, rows: int, faults: int,
+    kinds: tuple[str, ...] = ("slot", "task manager", "server"),
+) -> Run:  # fmt: skip
     """Jobs under ``faults`` SIGKILLs in all, each compared; gives the last. On a quick machine a job may end before its faults
     have come: the next has more rows."""
     run, done = None, 0
     while run is None or done < faults:
-        run = Run(cluster, until, server, seed + done, rows)
+        run = Run(cluster, until, server, seed + done, rows, kinds)
         done, rows = done + run.killed(faults - done), rows * 2
     return run
 
@@ -156,4 +149,5 @@ def test_killed_processes_and_a_killed_server_leave_every_row_right(
 
 @pytest.mark.soak
 def test_thirty_faults(make_cluster: Any, until: Any, own_postgres: PostgresServer) -> None:
-    killed(make_cluster(taskmanagers=2, slots=2), until, own_postgres, seed=2, rows=40_000, faults=30)
+    cluster = make_cluster(taskmanagers=2, slots=2, jobmanagers=2)
+    killed(cluster, until, own_postgres, seed=2, rows=40_000, faults=32, kinds=ALL)

@@ -4,9 +4,7 @@ restarted."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.e2e.test_rabbitmq import shown
 from tests.servers.mosquitto_server import MosquittoServer
 
@@ -89,12 +87,13 @@ class Sender:
 
 
 def run(
-    make_cluster: Any, until: Any, broker: MosquittoServer, folder: Path, seed: int, faults: int, rows: int
-) -> None:
+    make_cluster: Any, until: Any, broker: MosquittoServer, folder: Path, seed: int, faults: int, rows: int,
+    kinds: tuple[str, ...] = FEW,
+) -> None:  # fmt: skip
     chance = random.Random(seed)
     folder.mkdir()
     sender = Sender(broker)
-    cluster = make_cluster(taskmanagers=2, slots=1)
+    cluster = cluster_for(make_cluster, kinds)
     with ClusterClient(cluster.rest_url) as client:
         job_id = client.submit({
             "name": "readings", "sql": JOB.format(url=broker.url, folder=folder), "parallelism": 2,
@@ -111,17 +110,14 @@ def run(
 
         # A session begins with its first subscription: what was published before, nobody keeps.
         until(lambda: completed() >= 2, "checkpoints", lambda: client.exceptions(job_id))
+        struck = Faults(cluster, client, lambda: (broker.stop_politely(), broker.start()), kinds, chance)
         for step in range(faults + 1):
             sender.send(step * rows, (step + 1) * rows)
             goal = completed() + chance.randint(0, 2)
             until(lambda goal=goal: completed() >= goal, "checkpoints", lambda: client.exceptions(job_id))
             if step == faults:
                 break
-            if step % 3 == 1:
-                broker.stop_politely()
-                broker.start()
-            else:
-                os.kill(slot_pid(client), signal.SIGKILL)
+            struck.strike()
         want = list(range((faults + 1) * rows))
         until(
             lambda: len(shown(folder)) >= len(want), "all rows",
@@ -146,4 +142,4 @@ def test_killed_slots_and_a_restarted_broker_leave_each_message_once(
 def test_thirty_faults(
     make_cluster: Any, until: Any, own_mosquitto: MosquittoServer, tmp_path: Path, seed: int
 ) -> None:
-    run(make_cluster, until, own_mosquitto, tmp_path / "out", seed, faults=30, rows=200)
+    run(make_cluster, until, own_mosquitto, tmp_path / "out", seed, faults=32, rows=200, kinds=ALL)

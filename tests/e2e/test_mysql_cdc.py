@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pymysql
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.e2e.test_postgres_cdc import replayed
 from tests.servers.fixtures import own_mariadb, shared_kafka
 from tests.servers.kafka_server import KafkaServer
@@ -85,17 +83,20 @@ class Shop:
 
 
 def killed(
-    make_cluster: Any, until: Any, server: MariaDbServer, kafka: KafkaServer, seed: int, faults: int
-) -> None:
+    make_cluster: Any, until: Any, server: MariaDbServer, kafka: KafkaServer, seed: int, faults: int,
+    kinds: tuple[str, ...] = FEW,
+) -> None:  # fmt: skip
     chance, topic = random.Random(seed), kafka.topic(1)
     shop = Shop(server, 20_000, seed)
     try:
-        with ClusterClient(make_cluster(taskmanagers=2, slots=1).rest_url) as client:
+        cluster = cluster_for(make_cluster, kinds)
+        with ClusterClient(cluster.rest_url) as client:
             text = sql(port=server.port, database=shop.database, topic=topic, servers=kafka.bootstrap)
             job_id = client.submit({
                 "name": "orders", "sql": text, "parallelism": 1, "config": {"execution.checkpointing.interval": "300 ms"},
             })  # fmt: skip
-            for fault in range(faults):
+            struck = Faults(cluster, client, lambda: (server.kill(), server.start()), kinds, chance)
+            for _ in range(faults):
                 before = client.checkpoints(job_id)["counts"]["completed"]
                 goal = before + chance.randint(1, 3)
                 until(
@@ -103,11 +104,7 @@ def killed(
                     "checkpoints",
                     lambda: client.exceptions(job_id),
                 )
-                if fault % 3 == 1:
-                    server.kill()
-                    server.start()
-                else:
-                    os.kill(slot_pid(client), signal.SIGKILL)
+                struck.strike()
             shop.stop()
             want = shop.rows()
             until(lambda: replayed(kafka, topic) == want, "all changes", lambda: client.exceptions(job_id))
@@ -128,4 +125,4 @@ def test_killed_slots_and_a_killed_server_lose_and_double_no_change(
 def test_many_faults(
     make_cluster: Any, until: Any, own_mariadb: MariaDbServer, shared_kafka: KafkaServer
 ) -> None:
-    killed(make_cluster, until, own_mariadb, shared_kafka, 2, 32)
+    killed(make_cluster, until, own_mariadb, shared_kafka, 2, 32, ALL)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from penstock.api.client import ClusterClient
 from penstock.cli import savepoint as command
 from penstock.types.batch import RowKind
 from tests.connectors.postgres.replayed import Replayed
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.postgres_server import PASSWORD, USER, PostgresServer
 
@@ -105,14 +103,17 @@ def submit(
 
 
 def killed(
-    make_cluster: Any, until: Any, postgres: PostgresServer, kafka: KafkaServer, seed: int, faults: int
-) -> None:
+    make_cluster: Any, until: Any, postgres: PostgresServer, kafka: KafkaServer, seed: int, faults: int,
+    kinds: tuple[str, ...] = FEW,
+) -> None:  # fmt: skip
     chance, topic = random.Random(seed), kafka.topic(1)
     shop = Shop(postgres, 20_000, seed)
     try:
-        with ClusterClient(make_cluster(taskmanagers=2, slots=1).rest_url) as client:
+        cluster = cluster_for(make_cluster, kinds)
+        with ClusterClient(cluster.rest_url) as client:
             job_id = submit(client, shop, kafka, topic, 1)
-            for fault in range(faults):
+            struck = Faults(cluster, client, lambda: (postgres.kill(), postgres.start()), kinds, chance)
+            for _ in range(faults):
                 before = client.checkpoints(job_id)["counts"]["completed"]
                 goal = before + chance.randint(1, 3)
                 until(
@@ -120,11 +121,7 @@ def killed(
                     "checkpoints",
                     lambda: client.exceptions(job_id),
                 )
-                if fault % 3 == 1:
-                    postgres.kill()
-                    postgres.start()
-                else:
-                    os.kill(slot_pid(client), signal.SIGKILL)
+                struck.strike()
             shop.stop()
             want = shop.rows()
             until(lambda: replayed(kafka, topic) == want, "all changes", lambda: client.exceptions(job_id))
@@ -145,7 +142,7 @@ def test_killed_slots_and_a_killed_database_lose_and_double_no_change(
 def test_many_faults(
     make_cluster: Any, until: Any, own_postgres: PostgresServer, shared_kafka: KafkaServer
 ) -> None:
-    killed(make_cluster, until, own_postgres, shared_kafka, 2, 32)
+    killed(make_cluster, until, own_postgres, shared_kafka, 2, 32, ALL)
 
 
 def test_a_savepoint_goes_on_at_another_parallelism_and_shows_no_password(

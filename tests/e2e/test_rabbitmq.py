@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.servers.rabbitmq_server import RabbitMqServer
 
 pytestmark = pytest.mark.cluster
@@ -68,13 +66,14 @@ def shown(folder: Path) -> list[int]:
 
 
 def run(
-    make_cluster: Any, until: Any, rabbit: RabbitMqServer, folder: Path, seed: int, faults: int, rows: int
-) -> None:
+    make_cluster: Any, until: Any, rabbit: RabbitMqServer, folder: Path, seed: int, faults: int, rows: int,
+    kinds: tuple[str, ...] = FEW,
+) -> None:  # fmt: skip
     chance = random.Random(seed)
     queue = f"orders-{seed}"
     folder.mkdir()
     send(rabbit, queue, 0, 1)
-    cluster = make_cluster(taskmanagers=2, slots=1)
+    cluster = cluster_for(make_cluster, kinds)
     with ClusterClient(cluster.rest_url) as client:
         job_id = client.submit({
             "name": "orders", "sql": JOB.format(url=rabbit.url, queue=queue, folder=folder), "parallelism": 2,
@@ -85,6 +84,7 @@ def run(
                 "restart-strategy.fixed-delay.delay": "100 ms",
             },
         })  # fmt: skip
+        struck = Faults(cluster, client, lambda: (rabbit.kill(), rabbit.start()), kinds, chance)
         for step in range(faults + 1):
             send(rabbit, queue, step * rows + 1, (step + 1) * rows + 1)
             goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(0, 2)
@@ -95,11 +95,7 @@ def run(
             )
             if step == faults:
                 break
-            if step % 3 == 1:
-                rabbit.kill()
-                rabbit.start()
-            else:
-                os.kill(slot_pid(client), signal.SIGKILL)
+            struck.strike()
         want = list(range((faults + 1) * rows + 1))
         until(
             lambda: len(shown(folder)) >= len(want), "all rows",
@@ -125,4 +121,4 @@ def test_killed_slots_and_a_killed_broker_leave_each_message_once(
 def test_thirty_faults(
     make_cluster: Any, until: Any, shared_rabbitmq: RabbitMqServer, tmp_path: Path, seed: int
 ) -> None:
-    run(make_cluster, until, shared_rabbitmq, tmp_path / "out", seed, faults=30, rows=200)
+    run(make_cluster, until, shared_rabbitmq, tmp_path / "out", seed, faults=32, rows=200, kinds=ALL)

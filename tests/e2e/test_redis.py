@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from typing import Any
 
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.servers.redis_server import RedisServer
 
 pytestmark = pytest.mark.cluster
@@ -54,9 +52,17 @@ def kept(redis: RedisServer) -> dict[str, list[int]]:
     return {row["country"]: [int(row["orders"]), int(row["cents"])] for row in rows}
 
 
-def run(make_cluster: Any, until: Any, redis: RedisServer, seed: int, faults: int, rows: int) -> None:
+def run(
+    make_cluster: Any,
+    until: Any,
+    redis: RedisServer,
+    seed: int,
+    faults: int,
+    rows: int,
+    kinds: tuple[str, ...] = FEW,
+) -> None:
     chance = random.Random(seed)
-    cluster = make_cluster(taskmanagers=2, slots=1)
+    cluster = cluster_for(make_cluster, kinds)
     with redis.client() as client:
         for i in range(CUSTOMERS):
             client.hset(f"customer:{i}", mapping={"country": f"land {i % 7}"})
@@ -70,6 +76,7 @@ def run(make_cluster: Any, until: Any, redis: RedisServer, seed: int, faults: in
                 "restart-strategy.fixed-delay.delay": "100 ms",
             },
         })  # fmt: skip
+        struck = Faults(cluster, client, lambda: (redis.kill(), redis.start()), kinds, chance)
         for step in range(faults + 1):
             put(redis, step * rows, (step + 1) * rows)
             goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(0, 2)
@@ -80,11 +87,7 @@ def run(make_cluster: Any, until: Any, redis: RedisServer, seed: int, faults: in
             )
             if step == faults:
                 break
-            if step % 2:
-                redis.kill()
-                redis.start()
-            else:
-                os.kill(slot_pid(client), signal.SIGKILL)
+            struck.strike()
         want = wanted((faults + 1) * rows)
         until(lambda: kept(redis) == want, "the sums", lambda: (kept(redis), want, client.exceptions(job_id)))
         client.cancel(job_id)
@@ -100,4 +103,4 @@ def test_killed_slots_and_a_killed_server_leave_every_sum_right(
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3])
 def test_thirty_faults(make_cluster: Any, until: Any, own_redis: RedisServer, seed: int) -> None:
-    run(make_cluster, until, own_redis, seed, faults=30, rows=300)
+    run(make_cluster, until, own_redis, seed, faults=32, rows=300, kinds=ALL)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from typing import Any
 
 import pytest
 
 from penstock.api.client import ClusterClient
-from tests.e2e.support import slot_pid
+from tests.e2e.faults import ALL, FEW, Faults, cluster_for
 from tests.e2e.test_redis import order, put, wanted
 from tests.servers.opensearch_server import OpenSearchServer
 from tests.servers.redis_server import RedisServer
@@ -42,9 +40,10 @@ def run(
     seed: int,
     faults: int,
     rows: int,
+    kinds: tuple[str, ...] = FEW,
 ) -> None:
     chance = random.Random(seed)
-    cluster = make_cluster(taskmanagers=2, slots=1)
+    cluster = cluster_for(make_cluster, kinds)
     with ClusterClient(cluster.rest_url) as client:
         job_id = client.submit({
             "name": "spent", "sql": JOB.format(redis=redis.url, search=search.url), "parallelism": 2,
@@ -55,6 +54,7 @@ def run(
                 "restart-strategy.fixed-delay.delay": "100 ms",
             },
         })  # fmt: skip
+        struck = Faults(cluster, client, lambda: (search.kill(), search.start()), kinds, chance)
         for step in range(faults + 1):
             put(redis, step * rows, (step + 1) * rows)
             goal = client.checkpoints(job_id)["counts"]["completed"] + chance.randint(0, 2)
@@ -63,11 +63,8 @@ def run(
                 "checkpoints",
                 lambda: client.exceptions(job_id),
             )
-            if step < faults and step % 2:
-                search.kill()
-                search.start()
-            elif step < faults:
-                os.kill(slot_pid(client), signal.SIGKILL)
+            if step < faults:
+                struck.strike()
         want = wanted((faults + 1) * rows)
         until(
             lambda: kept(search) == want, "the sums", lambda: (kept(search), want, client.exceptions(job_id))
@@ -86,4 +83,4 @@ def test_a_killed_slot_and_a_killed_server_leave_every_document_right(
 def test_thirty_faults(
     make_cluster: Any, until: Any, own_redis: RedisServer, own_opensearch: OpenSearchServer
 ) -> None:
-    run(make_cluster, until, own_redis, own_opensearch, seed=2, faults=30, rows=300)
+    run(make_cluster, until, own_redis, own_opensearch, seed=2, faults=32, rows=300, kinds=ALL)
