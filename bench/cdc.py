@@ -158,6 +158,13 @@ def _wait(client: ClusterClient, job: str, rows: int) -> int:
         time.sleep(0.1)
 
 
+#: Database → its module of servers, its class there, and what makes the changes.
+_DATABASES: dict[str, tuple[Any, Any, Any]] = {
+    "postgres": (postgres_server, PostgresServer, in_postgres),
+    "mariadb": (mariadb_server, MariaDbServer, in_mariadb),
+}
+
+
 @contextmanager
 def started(server: Any) -> Iterator[Any]:
     try:
@@ -172,10 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("| database | changes a transaction | changes/s | changes a CPU second | rows a CPU second |")
     print("|---|---|---|---|---|", flush=True)
     for name in args.databases:
-        module, kind, make = {
-            "postgres": (postgres_server, PostgresServer, in_postgres),
-            "mariadb": (mariadb_server, MariaDbServer, in_mariadb),
-        }[name]
+        module, kind, make = _DATABASES[name]
         if why := module.missing():
             raise SystemExit(why)
         for size in args.sizes:

@@ -82,7 +82,7 @@ def lookup_settings(connector: Connector, options: Mapping[str, str], *, where: 
             expected="a table of a connector with lookups in JOIN … FOR SYSTEM_TIME AS OF a processing time",
             got=f"'connector' = '{connector.name}'",
             where=where,
-            remedy="use 'jdbc' or 'filesystem', or join by event time (FOR SYSTEM_TIME AS OF a row time)",
+            remedy="use 'jdbc', 'redis', 'rest-lookup', a search server or 'filesystem', or join by event time (FOR SYSTEM_TIME AS OF a row time)",
         )
     cache = _SET.read_one(options, "lookup.cache") or known[0]
     if cache not in known:

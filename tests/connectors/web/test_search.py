@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import json
 import uuid
+from typing import Any, ClassVar
+from unittest import mock
 
+import httpx
 import pytest
 
+from penstock.connectors.base import TableInfo
 from penstock.connectors.registry import get_connector, validate_table
 from penstock.connectors.search.index import IndexName
-from penstock.errors import ConnectorError, RecordError
-from penstock.testing.conformance import SinkConformance
+from penstock.errors import ConnectorError, RecordError, UnsupportedError
+from penstock.testing.conformance import LookupConformance, SinkConformance
 from penstock.types import Batch, RowKind, Schema
 from penstock.types import logical as t
 from tests.connectors.web.tcp import TcpServer
@@ -170,3 +176,136 @@ def test_wrong_credentials_are_refused_at_planning_and_never_shown():
         with pytest.raises(ConnectorError, match=r"(?s)refuses.*401.*username") as caught:
             validate_table(SCHEMA, options, role="sink")
     assert "wrongpassword" not in str(caught.value)
+
+
+# -- lookups ------------------------------------------------------------------------------------------
+
+
+LOOKED_UP = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("vip", t.BooleanType()))
+MAPPING = {
+    "mappings": {
+        "properties": {
+            "id": {"type": "long"},
+            "name": {"type": "text", "fields": {"exact": {"type": "keyword", "ignore_above": 20}}},
+            "prose": {"type": "text"},
+            "vip": {"type": "boolean"},
+        }
+    }
+}
+DOCUMENTS = [
+    (1, "ann", True),
+    (2, "bob", None),
+    (2, "Bob", False),
+    (None, "nobody", None),
+    (7, "ann lee", True),
+    (7, "ann lee", False),
+]
+
+
+def fill(server: Any, documents: Any, mapping: Any = None) -> str:
+    """A new index of these documents."""
+    index = f"i{uuid.uuid4().hex}"
+    server.request("PUT", index, mapping)
+    put_documents(server, index, documents)
+    return index
+
+
+def put_documents(server: Any, index: str, documents: Any) -> None:
+    lines = [
+        json.dumps({"index": {}}) + "\n" + json.dumps(dict(zip(LOOKED_UP.names, row, strict=True))) for row in documents
+    ]  # fmt: skip
+    answer = httpx.post(
+        f"{server.url}/{index}/_bulk?refresh=true", content="\n".join(lines) + "\n",
+        headers={"Content-Type": "application/x-ndjson"}, timeout=60,
+    )  # fmt: skip
+    assert not answer.json()["errors"], answer.text
+
+
+@pytest.mark.cluster
+class TestLookup(LookupConformance):
+    """By a number; the index is made once, since making one takes the server a second."""
+
+    schema = LOOKED_UP
+    _made: ClassVar[dict[str, str]] = {}
+
+    @pytest.fixture(autouse=True)
+    def _server(self, shared_opensearch):
+        self.server = shared_opensearch
+
+    def connector(self):
+        return get_connector("elasticsearch-7")
+
+    def options(self):
+        if self.server.url not in self._made:
+            self._made[self.server.url] = fill(self.server, self.rows(), MAPPING)
+        return table(self.server, self._made[self.server.url], "elasticsearch-7")
+
+    def rows(self):
+        return DOCUMENTS
+
+    def absent(self):
+        return [(-1,), (99,)]
+
+    @contextlib.asynccontextmanager
+    async def outage(self, options):
+        with mock.patch.object(httpx.AsyncClient, "request", side_effect=httpx.ConnectError("cut")):
+            yield
+
+
+class TestLookupOfTwoColumns(TestLookup):
+    """Texts are found in the keyword beside an analysed field: 'ann' is not 'ann lee', 'bob' is not 'Bob'."""
+
+    keys = (1, 0)
+    _made: ClassVar[dict[str, str]] = {}
+
+    def absent(self):
+        return [("ann", 2), ("lee", 7), ("ANN", 1)]
+
+    def many_absent(self):
+        return [(f"absent {i}", i) for i in range(2_000)]
+
+
+def ask(harness, server, index, keys, **names):
+    """The rows of ``keys``, whose columns are ``names``."""
+
+    async def main():
+        options = table(server, index)
+        source = get_connector("opensearch").lookup(TableInfo(LOOKED_UP, options))
+        await source.open(harness.ctx(LOOKED_UP, options))
+        try:
+            return sorted(
+                (await source.lookup(Batch.of(Schema.of(*names.items()), keys))).to_pylist(), key=repr
+            )
+        finally:
+            await source.close()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.cluster
+def test_a_key_with_more_documents_than_a_search_gives_has_all_of_them(harness, shared_opensearch):
+    rows = [(5, f"row {i}", None) for i in range(10_001)]
+    index = fill(shared_opensearch, rows, MAPPING)
+    assert ask(harness, shared_opensearch, index, [(5,), (6,)], id=t.BigIntType()) == sorted(rows, key=repr)
+
+
+@pytest.mark.cluster
+def test_what_cannot_be_asked_exactly_is_refused_by_name(harness, shared_opensearch):
+    index = fill(shared_opensearch, DOCUMENTS, MAPPING)
+    with pytest.raises(RecordError, match=r"(?s)longer than what the server indexes.*ignore_above"):
+        ask(harness, shared_opensearch, index, [("x" * 21,)], name=t.VarCharType())
+    with pytest.raises(ConnectorError, match="cannot be asked for exactly"):
+        ask(harness, shared_opensearch, index, [("words",)], prose=t.VarCharType())
+    with pytest.raises(ConnectorError, match="cannot be looked up"):
+        ask(harness, shared_opensearch, index, [(1.5,)], id=t.DoubleType())
+    with pytest.raises(ConnectorError, match="index is not there"):
+        ask(harness, shared_opensearch, "no-such-index", [(1,)], id=t.BigIntType())
+
+
+def test_a_lookup_reads_one_index_and_no_table_is_scanned():
+    options = {"connector": "opensearch", "hosts": "http://127.0.0.1:1", "index": "i-{name}"}
+    table_info = TableInfo(LOOKED_UP, options)
+    with pytest.raises(ConnectorError, match="reads one index"):
+        get_connector("opensearch").lookup(table_info)
+    with pytest.raises(UnsupportedError, match="lookup join"):
+        get_connector("opensearch").enumerator(table_info)

@@ -92,22 +92,28 @@ class Server:
             "trust_env": False,
         }
 
-    async def bulk(self, actions: Sequence[Action]) -> list[tuple[Action, int, str]]:
-        """Send actions; returns for each action its status and the server's message."""
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> Any:
+        """The answer to a request, whatever its status. BrokerError if the server does not answer; the next request
+        goes to another one."""
         import httpx
 
         if self._client is None:
             self._client = httpx.AsyncClient(**self.settings())
-        body = b"".join(action.lines() for action in actions)
         try:
-            answer = await self._client.post(
-                f"{self._hosts[self._at]}/_bulk",
-                content=body,
-                headers={"Content-Type": "application/x-ndjson"},
+            return await self._client.request(
+                method,
+                f"{self._hosts[self._at]}/{path}",
+                content=body or None,
+                headers={"Content-Type": kind} if body else None,
             )
         except (httpx.TransportError, OSError) as err:
             where, self._at = self.where, (self._at + 1) % len(self._hosts)
             raise away(err, where) from err
+
+    async def bulk(self, actions: Sequence[Action]) -> list[tuple[Action, int, str]]:
+        """Send actions; returns for each action its status and the server's message."""
+        body = b"".join(action.lines() for action in actions)
+        answer = await self.ask("POST", "_bulk", body, "application/x-ndjson")
         if answer.status_code != 200:
             raise refused(answer.status_code, answer.text, self.where)
         items = msgspec.json.decode(answer.content)["items"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.connectors.lookup import LOOKUP_OPTIONS
 from penstock.options import Option, OptionSet, boolean, bytes_size, choice, duration_ms, integer, text
 
 
@@ -28,5 +29,6 @@ def options_of(name: str) -> OptionSet:
             Option("sink.bulk-flush.backoff.strategy", choice("DISABLED", "CONSTANT", "EXPONENTIAL"), None, "How documents that were not taken are sent again; default: for ever."),
             Option("sink.bulk-flush.backoff.max-retries", integer, None, "How often, with CONSTANT and EXPONENTIAL."),
             Option("sink.bulk-flush.backoff.delay", duration_ms, None, "Time before the first retry."),
+            *LOOKUP_OPTIONS,
         ],
     )  # fmt: skip
