@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import SpecError
-from penstock.table import DataTypes, Row, TableEnvironment
+from penstock.table import DataTypes, EnvironmentSettings, Row, TableEnvironment
 from penstock.table.data_view import ListView
 from penstock.table.expressions import col, lit
-from penstock.table.udf import TableAggregateFunction, udaf, udf, udtaf
+from penstock.table.udf import AggregateFunction, TableAggregateFunction, udaf, udf, udtaf
 from penstock.table.windows import Tumble
 
 ROWS = [(1, "a", 3), (2, "a", 9), (3, "b", 5), (4, "a", 7), (5, "c", 1)]
@@ -120,6 +120,47 @@ def test_pandas_functions_over_whole_rows(env: TableEnvironment) -> None:
     )
     made = table.group_by(col("g")).aggregate(shared).select(col("g"), col("m"), col("i"))
     assert final(made) == [["a", 19 / 3, 4], ["b", 5.0, 3], ["c", 1.0, 5]]
+
+
+class Scaled(AggregateFunction):
+    """A sum times a factor, which only ``open`` knows."""
+
+    factor = 1
+
+    def open(self, context: Any) -> None:
+        self.factor = int(context.get_job_parameter("factor", "0"))
+
+    def create_accumulator(self) -> Any:
+        return [0]
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] += int(args[0].sum()) if hasattr(args[0], "sum") else args[0]
+
+    def retract(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] -= args[0]
+
+    def get_value(self, accumulator: Any) -> Any:
+        return accumulator[0] * self.factor
+
+
+@pytest.mark.parametrize("kind", ["general", "pandas"])
+@pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
+def test_aggregate_functions_are_opened_before_their_first_row(mode: str, kind: str) -> None:
+    env = TableEnvironment.create(EnvironmentSettings.new_instance().in_batch_mode().build()
+                                  if mode == "BATCH" else EnvironmentSettings.in_streaming_mode())  # fmt: skip
+    env.get_config().set("user.factor", "100")
+    env.create_temporary_function("scaled", udaf(Scaled(), result_type="BIGINT", func_type=kind))
+    env.create_temporary_view("t", env.from_elements(ROWS, ["id", "g", "n"]))
+    grouped = env.sql_query("SELECT g, scaled(n) FROM t GROUP BY g")
+    totals = {
+        "a": sum(n for _, g, n in ROWS if g == "a") * 100,
+        "b": sum(n for _, g, n in ROWS if g == "b") * 100,
+    }
+    found = dict(final(grouped))
+    assert {g: found[g] for g in totals} == totals
+    if mode == "BATCH":
+        over = env.sql_query("SELECT id, scaled(n) OVER (PARTITION BY g ORDER BY id) FROM t WHERE g = 'a'")
+        assert max(total for _, total in final(over)) == totals["a"]
 
 
 def test_functions_take_maps_as_dictionaries_and_keep_milliseconds_of_times(env: TableEnvironment) -> None:
