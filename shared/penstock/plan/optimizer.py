@@ -22,6 +22,7 @@ from penstock.plan import nodes as n
 from penstock.plan.asynchronous import split_async
 from penstock.plan.constants import assume
 from penstock.plan.empty import without_rows
+from penstock.plan.keys import check_keys
 from penstock.plan.nested import flatten_rows
 from penstock.plan.operators.filter.node import filtered
 from penstock.plan.partition_pruning import prune_partitions
@@ -93,6 +94,7 @@ def optimize(
     if is_batch(plan.config):
         roots = after("no late data in batch mode", _apply(roots, _never_late))
     roots = after("sharing", share(roots))
+    check_keys(walk(roots))
     return replace(plan, sinks=tuple(roots))
 
 
