@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.fuzz.functions import Functions
 from tests.fuzz.tables import TYPES, Table, literal
 from tests.fuzz.tree import Node, leaf
 
@@ -34,7 +35,7 @@ class Relation:
         return [(f"{alias}.c{i}", kind) for i, kind in enumerate(self.types)]
 
 
-class Expressions(ABC):
+class Expressions(Functions, ABC):
     """Expressions of one seed. ``streaming``: only what runs over an unbounded input, too."""
 
     def __init__(self, r: random.Random, tables: list[Table], *, streaming: bool) -> None:
@@ -156,6 +157,8 @@ class Expressions(ABC):
             lambda: Node(kind, "CASE WHEN {0} THEN {1} END", (self._plain_condition(scope, 0), again(kind))),
             lambda: Node(kind, "NULLIF({0}, {1})", (again(kind), leaf(kind, literal(r, kind)))),
         ]  # fmt: skip
+        if self._chance(0.45):
+            return r.choice(self.calls(kind, again))()
         return r.choice(common + self._of_kind(kind, again, scope))()
 
     def _of_kind(self, kind: str, again: Callable[[str], Node], scope: Scope) -> list[Callable[[], Node]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tests.fuzz.expressions import Expressions, Relation, Scope
 from tests.fuzz.tables import TYPES, literal
 from tests.fuzz.tree import Node, leaf, walk
+from tests.fuzz.windows import windowed_table
 
 RELATION = "relation "
 
@@ -286,14 +287,19 @@ class Generator(Expressions):
                           " ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING"])  # fmt: skip
         if kind == "BIGINT" and self._chance(0.3):
             return leaf(
-                kind, f"{r.choice(['ROW_NUMBER()', 'RANK()', 'DENSE_RANK()'])} OVER ({partition}{order})"
+                kind,
+                f"{r.choice(['ROW_NUMBER()', 'RANK()', 'DENSE_RANK()', 'NTILE(3)'])} OVER ({partition}{order})",
             )
         if kind == "BOOLEAN" or self._chance(0.3):
             column = self._column_or(kind, scope)
+            call, place = r.choice(["LAG", "LEAD"]), r.randint(1, 3)
+            over, default = f"OVER ({partition}{order})", r.choice(["", f", {literal(r, kind)}"])
+            nulls = r.choice(["", "", " IGNORE NULLS", " RESPECT NULLS"])
             return Node(
                 kind,
-                f"{r.choice(['LAG', 'LEAD'])}({{0}}, {r.randint(1, 3)}) OVER ({partition}{order})",
+                f"{call}({{0}}, {place}{default}){nulls} {over}",
                 (column,),
+                f"{call}({{0}}, {place}{default}{nulls}) {over}",
             )
         aggregate = self._aggregate(kind, scope, simple=True)
         if aggregate.template.startswith(("COUNT({", "MAX(")) and self._chance(0.3):
@@ -304,21 +310,11 @@ class Generator(Expressions):
     def _windowed(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types)
         table, alias = self.r.choice(self.tables), self._alias()
-        size = self.r.choice([5, 10])
-        columns = ", ".join(name for name, _ in table.columns)
-        if self._chance(0.5):
-            ours = f"TABLE(TUMBLE(TABLE {table.name}, DESCRIPTOR(ts), INTERVAL '{size}' SECOND))"
-            theirs = (f"(SELECT {columns}, bucket AS window_start, bucket + INTERVAL {size} SECOND AS window_end FROM "
-                      f"(SELECT *, time_bucket(INTERVAL {size} SECOND, ts) AS bucket FROM {table.name}))")  # fmt: skip
-        else:
-            ours = f"TABLE(HOP(TABLE {table.name}, DESCRIPTOR(ts), INTERVAL '{size // 5}' SECOND, INTERVAL '{size}' SECOND))"
-            theirs = (f"(SELECT {columns}, bucket AS window_start, bucket + INTERVAL {size} SECOND AS window_end FROM "
-                      f"(SELECT *, time_bucket(INTERVAL {size // 5} SECOND, ts) - to_seconds({size // 5} * hop) AS bucket "
-                      f"FROM {table.name}, range(5) AS hops(hop)))")  # fmt: skip
-        scope = [(f"{alias}.{name}", kind) for name, kind in table.columns]
         key = self.r.choice(table.columns[1:-1])
+        ours, theirs, keyed = windowed_table(self.r, table, key[0])
+        scope = [(f"{alias}.{name}", kind) for name, kind in table.columns]
         keys = [f"{alias}.window_start", f"{alias}.window_end"]
-        if self._chance(0.6):
+        if keyed or self._chance(0.6):
             keys.insert(self.r.randint(0, 2), f"{alias}.{key[0]}")
         items = []
         for kind in types:
@@ -329,6 +325,11 @@ class Generator(Expressions):
             else:
                 items.append(self._aggregate(kind, scope))
         group = f"{{}} AS {alias} GROUP BY {', '.join(keys)}"
+        if len(keys) == 2 and self._chance(0.4):
+            sets = self.r.choice(["ROLLUP ({0})", "GROUPING SETS (({0}), ())", "CUBE ({0})"]).format(
+                f"{alias}.{key[0]}"
+            )
+            group += f", {sets}"
         return self._select(types, items, group, (leaf("table", ours, theirs),))
 
     def _values(self, depth: int, types: tuple[str, ...] | None) -> Relation:
