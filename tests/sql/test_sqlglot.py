@@ -47,6 +47,8 @@ REPLACED = {
     "_parse_csv": ("parse_method", "sep"),
     "_parse_cube_or_rollup": ("with_prefix",),
     "_parse_grouping_set": (),
+    "_is_table_query": (),
+    "_parse_limit": ("this", "top", "skip_limit_token"),
     "_parse_interval": ("require_interval", "parse_function_unit"),
     "_parse_table": (
         "schema",

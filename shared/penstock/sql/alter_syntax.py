@@ -58,6 +58,14 @@ class AlterSyntax(DdlSyntax):
                 remedy="a partition is a folder of the table's path: make it or remove it there; INSERT OVERWRITE t "
                 "PARTITION (…) with a query that gives no row empties it",
             )
+        behind = self._next.text.upper() if self._next else ""
+        if word in ("ADD", "MODIFY", "DROP") and behind == "DISTRIBUTION":
+            raise UnsupportedError(
+                f"ALTER TABLE … {word} DISTRIBUTION",
+                expected="a table without buckets",
+                where=str(position_in(self.sql, self._curr.start)),
+                remedy="leave it out: PARTITIONED BY of CREATE TABLE makes a folder for each value",
+            )
         if word == "COMPACT":
             raise UnsupportedError(
                 "ALTER TABLE … COMPACT",

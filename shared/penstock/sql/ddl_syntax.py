@@ -205,6 +205,16 @@ class DdlSyntax(FlinkParser):
             if self._match_text_seq("LANGUAGE"):
                 language = self._curr.text.upper()
                 self._advance()
+            if self._curr and self._curr.text.upper() in ("USING", "WITH"):
+                word = self._curr.text.upper()
+                raise UnsupportedError(
+                    f"CREATE FUNCTION … {word}",
+                    expected="CREATE FUNCTION f AS 'module.function' LANGUAGE PYTHON",
+                    where=str(position_in(self.sql, self._curr.start)),
+                    remedy="leave it out: the module's code goes along (-py FILE, or a package: docs/packages.md)"
+                    if word == "USING"
+                    else "leave it out: a function has no options; its module reads what it needs in open()",
+                )
             return CreateFunction(name, here, target, language, temporary or system, quiet)
         self.raise_error("Expecting TABLE, VIEW or FUNCTION after CREATE")
         raise AssertionError
@@ -223,6 +233,13 @@ class DdlSyntax(FlinkParser):
                     if watermark:
                         self.raise_error("Expecting one WATERMARK only")
                     watermark = self._watermark()
+                elif self._curr.text.upper() == "UNIQUE" and self._next.token_type == TokenType.L_PAREN:
+                    raise UnsupportedError(
+                        "UNIQUE in CREATE TABLE",
+                        expected="PRIMARY KEY (…) NOT ENFORCED",
+                        where=str(position_in(self.sql, self._curr.start)),
+                        remedy="declare the key as PRIMARY KEY, or leave it out: Penstock, like Flink, does not own the data",
+                    )
                 elif (
                     self._match_text_seq("CONSTRAINT", advance=False)
                     or self._match_text_seq("PRIMARY", "KEY", advance=False)

@@ -19,7 +19,15 @@ from sqlglot.tokens import TokenType
 
 from penstock.sql.function_syntax import FunctionSyntax
 from penstock.sql.parser_base import UNITS
-from penstock.sql.syntax import AsOf, Descriptor, TableArgument, TableFunction, TypedCast, TypedLiteral
+from penstock.sql.syntax import (
+    WINDOW_FUNCTIONS,
+    AsOf,
+    Descriptor,
+    TableArgument,
+    TableFunction,
+    TypedCast,
+    TypedLiteral,
+)
 from penstock.types import logical as t
 
 #: Functions written without parentheses.
@@ -174,6 +182,21 @@ class FlinkParser(FunctionSyntax):
     def _parse_types(self, *_: Any, **__: Any) -> Any:
         return None
 
+    # -- queries -------------------------------------------------------------------------
+
+    def _is_table_query(self) -> bool:
+        """Whether the query ``TABLE t`` begins here: all rows of a table."""
+        following = self._next.token_type if self._next else None
+        return bool(
+            self._curr and self._curr.token_type == TokenType.TABLE and following != TokenType.L_PAREN
+        )
+
+    def _parse_limit(self, *args: Any, **kwargs: Any) -> Any:
+        if self._curr.text.upper() == "LIMIT" and self._next and self._next.text.upper() == "ALL":
+            self._advance(2)
+            return None
+        return super()._parse_limit(*args, **kwargs)
+
     # -- table references ---------------------------------------------------------------
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,6 +205,8 @@ class FlinkParser(FunctionSyntax):
             return self._lateral_table()
         if self._curr.token_type == TokenType.TABLE and self._next.token_type == TokenType.L_PAREN:
             return self._lateral_table()
+        if self._curr.text.upper() in WINDOW_FUNCTIONS and self._next.token_type == TokenType.L_PAREN:
+            return self._table_function(self._curr)
         index = self._index
         if self._match_set(self.ID_VAR_TOKENS | {TokenType.IDENTIFIER}):
             while self._match(TokenType.DOT):
@@ -215,7 +240,10 @@ class FlinkParser(FunctionSyntax):
         token = self._curr
         self._advance()
         self._open()
-        name_token = self._curr
+        return self._table_function(self._curr or token, wrapped=True)
+
+    def _table_function(self, token: Any, *, wrapped: bool = False) -> exp.Expression:
+        """Parses ``f(argument, …)``, and with ``wrapped`` the parenthesis behind it; then the alias."""
         name = self._require(self._parse_id_var(any_token=True), "a table function").name
         self._open()
         args: list[Any] = []
@@ -223,8 +251,9 @@ class FlinkParser(FunctionSyntax):
             if args and not self._match(TokenType.COMMA):
                 self.raise_error("Expecting ',' or ')'")
             args.append(self._table_function_argument())
-        self._close()
-        node = self.expression(TableFunction(name=name, expressions=args), name_token or token)
+        if wrapped:
+            self._close()
+        node = self.expression(TableFunction(name=name, expressions=args), token)
         node.set("alias", self._parse_table_alias())
         return node
 

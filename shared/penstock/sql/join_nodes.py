@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -82,7 +83,8 @@ def _using(ctx: QueryBinder, left: Relation, right: Relation, name: str, node: e
 
 
 def _merge_using(ctx: QueryBinder, relation: Relation, using: list[str], kind: str, width: int) -> Relation:
-    """The join with each USING column once: these columns come first and have no table's name."""
+    """The join with each USING column once: these columns come first and have no table's name. The columns of the two sides
+    are found by their table's name only."""
     outputs: list[tuple[str, Expr, str | None]] = []
     for name in using:
         a = next(c for c in relation.columns if c.name == name and c.index < width)
@@ -93,4 +95,8 @@ def _merge_using(ctx: QueryBinder, relation: Relation, using: list[str], kind: s
             value = ctx.call("COALESCE", [value, relation.ref(second)])
         outputs.append((name, value, None))
     outputs += [(c.name, relation.ref(c), c.table) for c in relation.visible if c.name not in using]
-    return ctx.project_qualified(relation, outputs)
+    shown = len(outputs)
+    outputs += [(c.name, relation.ref(c), c.table) for c in relation.visible if c.name in using and c.table]
+    merged = ctx.project_qualified(relation, outputs)
+    columns = tuple(replace(c, hidden=i >= shown, qualified=i >= shown) for i, c in enumerate(merged.columns))
+    return replace(merged, columns=columns)

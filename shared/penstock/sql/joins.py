@@ -14,9 +14,8 @@ from penstock.sql.join_nodes import make_join
 from penstock.sql.reading import column_parts
 from penstock.sql.scope import Relation, joined, joined_schema
 from penstock.sql.subqueries import bind_condition, bind_on
-from penstock.sql.syntax import AsOf, TableFunction
+from penstock.sql.syntax import WINDOW_FUNCTIONS, AsOf, TableFunction
 from penstock.sql.temporal import bind_temporal_join
-from penstock.sql.windows import WINDOW_FUNCTIONS
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError, nested_too_deeply
+from penstock.errors import SqlError, UnsupportedError, nearest, nested_too_deeply
 from penstock.sql.dialect import Flink
 from penstock.sql.errors import Position, position_in
 from penstock.sql.hints import Hint, check_hints, hints_of
-from penstock.sql.parser_base import PlacedParseError
+from penstock.sql.parser_base import CLAUSES, PlacedParseError
+from penstock.sql.refused import table_function_remedy
 from penstock.sql.statement_parsing import StatementParser
 from penstock.sql.statements import (
     Explain,
@@ -20,6 +21,7 @@ from penstock.sql.statements import (
     Statement,
     StatementSet,
 )
+from penstock.sql.syntax import WINDOW_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,7 @@ def parse_script(text: str) -> list[Statement]:
             remedy="close the quote; a quote inside a string is doubled: 'it''s'",
         ) from None
     _check_operators(tokens, text)
+    _check_table_arguments(tokens, text)
     hints = hints_of(tokens, text)
     out: list[Statement] = []
     open_set: list[Insert] | None = None
@@ -167,6 +170,64 @@ def _check_operators(tokens: list[Token], text: str) -> None:
                 got=repr(written),
                 where=str(position_in(text, token.start)),
                 remedy=f"write {_FOREIGN[written]}",
+            )
+
+
+#: Words before a parenthesis that call no function, and functions of windows, which take a table.
+_NO_PROCESS_FUNCTION = {
+    *CLAUSES,
+    "TABLE",
+    "EXISTS",
+    "EXPLAIN",
+    "FOR",
+    "ALL",
+    "ANY",
+    "SOME",
+    *WINDOW_FUNCTIONS,
+}
+
+
+def _check_table_arguments(tokens: list[Token], text: str) -> None:
+    """Raises UnsupportedError where a process table function is called: a function, other than a window's, with ``TABLE t`` as
+    an argument."""
+    calls: list[Token | None] = []
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if token.token_type == TokenType.L_PAREN:
+            calls.append(before)
+        elif token.token_type == TokenType.R_PAREN and calls:
+            calls.pop()
+        elif (
+            token.token_type == TokenType.TABLE
+            and after is not None
+            and after.token_type != TokenType.L_PAREN
+        ):
+            called = calls[-1] if calls else None
+            begins = before is not None and before.token_type in (
+                TokenType.L_PAREN,
+                TokenType.COMMA,
+                TokenType.FARROW,
+            )
+            if (
+                called is None
+                or not begins
+                or called.text.upper() in _NO_PROCESS_FUNCTION
+                or not called.text.isidentifier()
+            ):
+                continue
+            meant = nearest(called.text.upper(), sorted(WINDOW_FUNCTIONS))
+            if meant is not None:
+                raise SqlError(
+                    f"unknown table function '{called.text}'",
+                    expected=f"one of {', '.join(sorted(WINDOW_FUNCTIONS))}",
+                    got=repr(called.text),
+                    where=str(position_in(text, called.start)),
+                    remedy=meant,
+                )
+            raise UnsupportedError(
+                f"the process table function {called.text}",
+                expected="TUMBLE, HOP, CUMULATE, SESSION, or a table function: LATERAL TABLE(f(column))",
+                where=str(position_in(text, called.start)),
+                remedy=table_function_remedy(called.text),
             )
 
 

@@ -164,6 +164,33 @@ def table_partitions(table: Table, where: str) -> list[str]:
     ]
 
 
+def matching_partitions(
+    table: Table, names: Sequence[str], wanted: Mapping[str, str], where: str
+) -> list[str]:
+    """Those of ``names`` (``key=value/…``) whose values are ``wanted`` (key → value as text).
+
+    Raises:
+        SqlError: A key of ``wanted`` is no partition column.
+    """
+    from penstock.connectors.filesystem.partitions import unescape
+
+    for key in wanted:
+        if key not in table.partition_keys:
+            raise SqlError(
+                f"'{key}' is no partition column of table '{table.name}'",
+                expected="one of " + ", ".join(table.partition_keys),
+                got=repr(key),
+                where=where,
+                remedy=did_you_mean(key, table.partition_keys),
+            )
+    out = []
+    for name in names:
+        values = {key: unescape(value) for key, _, value in (part.partition("=") for part in name.split("/"))}
+        if all(values.get(key) == value for key, value in wanted.items()):
+            out.append(name)
+    return out
+
+
 def read_partitions(graph: JobGraph) -> str:
     """EXPLAIN's text about partitions: those that exist now and that the job reads, a line for each table."""
     lines: list[str] = []

@@ -37,9 +37,10 @@ from penstock.sql.scope import Relation, ScopeColumn, unique_schema
 from penstock.sql.select_hints import NO_HINTS, SelectHints, check_tables, select_hints, warn_without_effect
 from penstock.sql.set_operations import set_operation
 from penstock.sql.subqueries import bind_condition, bind_where
-from penstock.sql.syntax import AsOf, BoundTable, TableArgument, TableFunction
+from penstock.sql.syntax import WINDOW_FUNCTIONS, AsOf, BoundTable, TableArgument, TableFunction
+from penstock.sql.temporal import time_travel
 from penstock.sql.values import values_node
-from penstock.sql.windows import WINDOW_FUNCTIONS, bind_window_table
+from penstock.sql.windows import bind_window_table
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ class QueryBinder:
         if clause is None:
             return self
         if clause.args.get("recursive"):
-            raise self.source.unsupported("WITH RECURSIVE", clause)
+            steps = "write each step as a query of its own, as many as are needed"
+            raise self.source.unsupported("WITH RECURSIVE", clause, remedy=steps)
         inner = QueryBinder(self.catalog, self.config, self.source, ctes=self.ctes, analysis=self.analysis)
         for cte in clause.expressions:
             relation = inner.query(cte.this)
@@ -210,6 +212,10 @@ class QueryBinder:
         named = select.args.get("windows") or ()
         having, group = select.args.get("having"), select.args.get("group")
         windows = window_nodes(roots)
+        if named and not windows:
+            raise self.source.unsupported(
+                "a WINDOW clause that no OVER names", named[0], remedy="leave it out"
+            )
         aggregates = [a for root in (*roots, *named) for a in aggregate_nodes(self, root)]
         special: Special | None = None
         rows = relation
@@ -346,11 +352,7 @@ class QueryBinder:
             case TableArgument():
                 relation = self.table_item(node.this)
             case AsOf():
-                raise self.source.error(
-                    "FOR SYSTEM_TIME AS OF stands on the right of a JOIN",
-                    node,
-                    expected="l JOIN t FOR SYSTEM_TIME …",
-                )
+                raise time_travel(self.source, node)
             case _:
                 raise self.source.unsupported(f"{type(node).__name__} in FROM", node)
         relation = bind_pivots(self, relation, node)

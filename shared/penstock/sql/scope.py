@@ -28,6 +28,8 @@ class ScopeColumn:
     type: LogicalType
     #: The binder added the column: a name finds it, but ``*`` does not select it.
     hidden: bool = False
+    #: Only ``table.name`` finds the column.
+    qualified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Relation:
             found = [c for c in self.columns if c.table == parts[0] and c.name == parts[1]]
             if found:
                 return self._single(found, parts[:2], node, source), 2
-        found = [c for c in self.columns if c.name == parts[0]]
+        found = [c for c in self.columns if c.name == parts[0] and not c.qualified]
         if found:
             return self._single(found, parts[:1], node, source), 1
         return None

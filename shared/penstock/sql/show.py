@@ -6,13 +6,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SpecError, UnsupportedError
+from sqlglot import exp
+
+from penstock.errors import SpecError, SqlError, UnsupportedError
 from penstock.functions.registry import known_functions
 from penstock.plan.properties import is_proctime
 from penstock.redaction import hidden_note, shown_options
 from penstock.sql.calls import procedure_names
 from penstock.sql.describing import described_function
-from penstock.sql.partitions import table_partitions
+from penstock.sql.partitions import matching_partitions, table_partitions
 
 if TYPE_CHECKING:
     from penstock.sql.catalog import Catalog, Table, View
@@ -37,10 +39,23 @@ def show_rows(catalog: Catalog, statement: Show) -> Rows:
     if statement.what == "CREATE VIEW":
         return ("result",), ((_create_view(catalog.view(statement.name or "", where), where),),)
     if statement.what == "PARTITIONS":
-        names = table_partitions(catalog.table(statement.name or "", where), where)
+        table = catalog.table(statement.name or "", where)
+        wanted = {column.name: _literal(value, where) for column, value in statement.partition}
+        names = matching_partitions(table, table_partitions(table, where), wanted, where)
         return ("partition name",), tuple((name,) for name in names)
     head, rows = _listed(catalog, statement, where)
     return head, tuple(row for row in rows if _fits(statement, str(row[0]), where))
+
+
+def _literal(value: exp.Expression, where: str) -> str:
+    """The text of a literal in PARTITION (column = literal)."""
+    if not isinstance(value, exp.Literal):
+        raise SqlError(
+            "PARTITION of SHOW PARTITIONS takes literals only",
+            expected="PARTITION (dt = '2024-01-01')",
+            where=where,
+        )
+    return value.name
 
 
 def _listed(catalog: Catalog, statement: Show, where: str) -> Rows:

@@ -51,7 +51,7 @@ class StatementParser(CatalogSyntax):
         token = self._curr
         here = position_in(self.sql, token.start)
         word = token.text.upper()
-        refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 5]])
+        refused = refused_words([tok.text.upper() for tok in self._tokens[self._index : self._index + 6]])
         if refused is not None:
             raise UnsupportedError(f"the statement {refused}", where=str(here), remedy=REFUSED[refused])
         about_jobs = self._job_statement(here)
@@ -166,7 +166,26 @@ class StatementParser(CatalogSyntax):
             self._open()
             columns = tuple(self._parse_csv(lambda: self._name("a column")))
             self._close()
-        return Insert(name, table, self._query(), columns, overwrite, options, partition=partition)
+        query = self._query()
+        self._on_conflict()
+        return Insert(name, table, query, columns, overwrite, options, partition=partition)
+
+    def _on_conflict(self) -> None:
+        """Parses ``ON CONFLICT DO DEDUPLICATE``, which is what an INSERT does without the clause, too."""
+        start = self._curr
+        if not self._match_text_seq("ON", "CONFLICT", "DO"):
+            return
+        action = self._curr.text.upper() if self._curr else ""
+        if action in ("NOTHING", "ERROR"):
+            raise UnsupportedError(
+                f"ON CONFLICT DO {action}",
+                expected="ON CONFLICT DO DEDUPLICATE, or no clause",
+                where=str(position_in(self.sql, start.start)),
+                remedy="leave it out: of several rows with one primary key the last is kept, and the one before "
+                "comes back when it is retracted",
+            )
+        if not self._match_text_seq("DEDUPLICATE"):
+            self.raise_error("Expecting DEDUPLICATE, NOTHING or ERROR")
 
     def _change(self, here: Position) -> Insert:
         """Parses ``DELETE FROM t [WHERE condition]`` or ``UPDATE t SET column = value, … [WHERE condition]``."""
@@ -317,7 +336,10 @@ class StatementParser(CatalogSyntax):
                 database = self._dotted("a database's name")
         elif what == "COLUMNS":
             self.raise_error("Expecting FROM and a table's name")
-        return Show(what, name, self._pattern(), database, here)
+        partition: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
+        if what == "PARTITIONS" and self._match_text_seq("PARTITION"):
+            partition = self._partition()
+        return Show(what, name, self._pattern(), database, here, partition=partition)
 
     def _pattern(self) -> Pattern | None:
         negated = bool(self._match_text_seq("NOT"))

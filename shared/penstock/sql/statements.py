@@ -303,7 +303,8 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW. ``what``: the words behind SHOW. ``database``: that of SHOW … FROM database."""
+    """SHOW. ``what``: the words behind SHOW. ``database``: that of SHOW … FROM database. ``partition``: the columns and
+    values of SHOW PARTITIONS t PARTITION (column = value, …)."""
 
     what: str
     name: str | None = None
@@ -311,6 +312,7 @@ class Show:
     database: str | None = None
     position: Position = NOWHERE
     text: str = ""
+    partition: tuple[tuple[exp.Identifier, exp.Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

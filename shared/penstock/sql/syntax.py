@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
     from penstock.sql.scope import Relation
 
+#: Window table functions.
+WINDOW_FUNCTIONS = {"TUMBLE", "HOP", "CUMULATE", "SESSION"}
+
 
 class TypedCast(exp.Expression):
     """CAST or TRY_CAST. The target ``LogicalType`` is in ``meta['type']``. ``difference``: the node is the

@@ -17,8 +17,21 @@ from penstock.sql.scope import Relation, joined, joined_schema
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from penstock.errors import PenstockError
+    from penstock.sql.errors import Source
     from penstock.sql.queries import QueryBinder
     from penstock.sql.syntax import AsOf
+
+
+def time_travel(source: Source, node: AsOf) -> PenstockError:
+    """The refusal of FOR SYSTEM_TIME AS OF behind a table that joins nothing."""
+    return source.unsupported(
+        "FOR SYSTEM_TIME AS OF without a JOIN",
+        node,
+        expected="l JOIN t FOR SYSTEM_TIME AS OF l.time",
+        remedy="an older version of an iceberg or delta table is named by its options, 'snapshot-id' or 'versionAsOf' "
+        "(docs/connectors/iceberg.md, delta.md)",
+    )
 
 
 def bind_temporal_join(ctx: QueryBinder, left: Relation, join: exp.Join, target: AsOf, how: str) -> Relation:

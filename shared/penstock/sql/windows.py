@@ -22,7 +22,6 @@ from penstock.types import logical as t
 if TYPE_CHECKING:
     from penstock.sql.queries import QueryBinder
 
-WINDOW_FUNCTIONS = {"TUMBLE", "HOP", "CUMULATE", "SESSION"}
 GROUP_WINDOWS = {"TUMBLE", "HOP", "SESSION"}
 #: Auxiliary function's suffix → window column.
 AUXILIARY = {"START": "start", "END": "end", "ROWTIME": "time", "PROCTIME": "time"}

@@ -150,6 +150,15 @@ async def test_a_wrong_statement_is_told_by_its_result(client: Client, statement
     assert any(word in page["errors"][0] for word in words.split("|"))
 
 
+async def test_refused_statements_are_told_with_what_to_do_instead(client: Client) -> None:
+    for statement in ("ADD JAR '/x.jar'", "CREATE TEMPORARY MODEL m WITH ('provider' = 'x')", "SHOW CONNECTIONS",
+                      "SELECT * FROM f(TABLE t PARTITION BY a)", "ALTER TEMPORARY FUNCTION f AS 'm.x'"):  # fmt: skip
+        page = await client.run(statement)
+        assert list(page) == ["errors"], statement
+        assert "PS-UNSUPPORTED" in page["errors"][0], statement
+        assert "do: " in page["errors"][0], statement
+
+
 async def test_a_statement_set_takes_only_inserts(client: Client) -> None:
     await client.rows("CREATE TABLE o (x INT) WITH ('connector' = 'blackhole')")
     assert await client.rows("BEGIN STATEMENT SET;") == [["OK"]]
