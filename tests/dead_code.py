@@ -62,6 +62,7 @@ ALLOWED = {
     ("*/mqtt/client.py", "_on_*"): "aiomqtt, whose methods these replace",
     ("*/reconnecting.py", "_process_err"): "nats-py, whose method it replaces",
     ("*/sql/dialect.py", "_parse_*"): "sqlglot, whose methods these replace",
+    ("*/sql/dialect.py", "_is_table_query"): "sqlglot, whose method this replaces",
     ("*/sql/parser_base.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/sql/ddl_syntax.py", "_parse_*"): "sqlglot, whose methods these replace",
     ("*/spark/datasource.py", "*"): "pyspark's data source interface",
