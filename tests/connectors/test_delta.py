@@ -520,7 +520,8 @@ def test_a_table_that_is_not_there_is_an_error_of_a_source(tmp_path: Any) -> Non
     assert "no Delta table" in refused(SCHEMA, options, "source").message
 
 
-def test_a_key_is_refused_by_name(tmp_path: Any) -> None:
+def test_a_key_needs_a_table_from_which_rows_may_go(tmp_path: Any) -> None:
+    write_deltalake(str(tmp_path), arrow(rows(0, 1)), configuration={"delta.appendOnly": "true"})
     options = {"connector": "delta", "table-path": str(tmp_path)}
     assert "takes no upserts" in refused(SCHEMA, options, "sink", ("id",)).message
 

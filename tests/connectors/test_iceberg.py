@@ -467,11 +467,6 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert "cannot be reached" in refused(SCHEMA, away, "sink").message
 
 
-def test_upserts_are_refused_by_name(tmp_path: Path) -> None:
-    assert "upserts" in refused(SCHEMA, at(tmp_path), "sink", ("id",)).message
-    assert "upserts" in refused(SCHEMA, at(tmp_path, **{"upsert-enabled": "true"}), "sink").message
-
-
 def test_other_partitions_are_refused(tmp_path: Path) -> None:
     make(at(tmp_path))
     assert (

@@ -90,13 +90,33 @@ def table(request: Any, tmp_path: Path) -> Any:
     return kind(tmp_path, request.getfixturevalue("iceberg_rest") if kind is Rest else None)
 
 
-def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faults: int) -> None:
+KEYED = """
+CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '3000',
+  'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '{last}');
+CREATE TABLE lake (id BIGINT, part BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ({options});
+INSERT INTO lake SELECT MOD(id, 40), COUNT(*), 'sum ' || CAST(SUM(id) AS STRING) FROM numbers
+  WHERE id < {last} - 10 OR id > {last} - 5 GROUP BY MOD(id, 40)
+"""
+
+
+def kept(rows: int) -> list[tuple[Any, ...]]:
+    """What the table of ``KEYED`` holds in the end."""
+    last, found = rows - 1, {}
+    for id in range(rows):
+        if id < last - 10 or id > last - 5:
+            found.setdefault(id % 40, []).append(id)
+    return [(key, len(ids), f"sum {sum(ids)}") for key, ids in sorted(found.items())]
+
+
+def run(
+    make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faults: int, keyed: bool = False
+) -> None:
     chance = random.Random(seed)
     cluster = make_cluster(taskmanagers=2, slots=1)
     written = ", ".join(f"'{k}' = '{v}'" for k, v in table.options().items())
     with ClusterClient(cluster.rest_url) as client:
         job_id = client.submit({
-            "name": "lake", "sql": SQL.format(last=rows - 1, options=written), "parallelism": 2,
+            "name": "lake", "sql": (KEYED if keyed else SQL).format(last=rows - 1, options=written), "parallelism": 2,
             "config": {
                 "execution.checkpointing.interval": "300 ms", "restart-strategy.type": "fixed-delay",
                 "restart-strategy.fixed-delay.attempts": "1000", "restart-strategy.fixed-delay.delay": "100 ms",
@@ -114,7 +134,7 @@ def run(make_cluster: Any, until: Any, table: Any, *, seed: int, rows: int, faul
                 table.server.start()
         until(lambda: client.job(job_id)["state"] == "FINISHED", "the end", lambda: client.exceptions(job_id))
         assert client.job(job_id)["attempt"] >= 2
-    assert table.rows() == [(i, i % 3, f"name {i}") for i in range(rows)]
+    assert table.rows() == (kept(rows) if keyed else [(i, i % 3, f"name {i}") for i in range(rows)])
     committed = table.checkpoints()
     assert len(set(committed)) == len(committed)
 
@@ -124,7 +144,20 @@ def test_killed_slots_lose_and_double_nothing(make_cluster: Any, until: Any, tab
     run(make_cluster, until, table, seed=1, rows=ROWS, faults=3)
 
 
+@pytest.mark.parametrize("table", [Delta, Iceberg], indirect=True)
+def test_killed_slots_leave_the_last_row_of_each_key(make_cluster: Any, until: Any, table: Any) -> None:
+    run(make_cluster, until, table, seed=2, rows=ROWS, faults=2, keyed=True)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("table", [Delta, Iceberg], indirect=True)
 def test_thirty_killed_slots_lose_and_double_nothing(make_cluster: Any, until: Any, table: Any) -> None:
     run(make_cluster, until, table, seed=7, rows=600_000, faults=30)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("table", [Delta, Iceberg], indirect=True)
+def test_thirty_killed_slots_leave_the_last_row_of_each_key(
+    make_cluster: Any, until: Any, table: Any
+) -> None:
+    run(make_cluster, until, table, seed=9, rows=600_000, faults=30, keyed=True)

@@ -46,6 +46,17 @@ def test_lakehouse_tables_are_written_and_read(spark: Any, tmp_path: Path, name:
     assert sorted(on_spark(script(options, "SELECT * FROM t WHERE id > 0"), spark)) == sorted(WANT[1:] * 2)
 
 
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_rows_of_lakehouse_tables_replace_those_of_their_key(spark: Any, tmp_path: Path, name: str) -> None:
+    """Also those of one statement, in whichever task of Spark they come."""
+    columns = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    many = ", ".join(f"({i % 3}, 'n')" for i in range(30))
+    for values in (many, "(1, 'new'), (7, 'more')"):
+        SparkJob(script(lake(name, tmp_path), f"INSERT INTO t VALUES {values}", columns), spark).run()
+    found = on_spark(script(lake(name, tmp_path), "SELECT id, name FROM t", columns), spark)
+    assert sorted(found) == [(0, "n"), (1, "new"), (2, "n"), (7, "more")]
+
+
 @pytest.mark.cluster
 def test_the_snapshot_of_postgres_is_read(spark: Any, shared_postgres: Any) -> None:
     database = shared_postgres.database()

@@ -70,7 +70,15 @@ def test_iceberg(tmp_path: Any):
 
 def test_procedures_are_listed():
     names = [name for (name,) in SqlSession().execute("SHOW PROCEDURES").rows]
-    assert names == ["compact", "expire_snapshots", "restore", "rollback_to_snapshot", "vacuum"]
+    assert names == [
+        "compact",
+        "expire_snapshots",
+        "remove_orphan_files",
+        "restore",
+        "rewrite_data_files",
+        "rollback_to_snapshot",
+        "vacuum",
+    ]
     assert SqlSession().execute("SHOW PROCEDURES LIKE 'r%k%'").rows == (("rollback_to_snapshot",),)
 
 

@@ -74,7 +74,9 @@ def write(frame: Frame, table: TableWrite) -> None:
 def _spread(frame: Frame, spec: SinkSpec) -> DataFrame:
     """The rows, so distributed over Spark's tasks that those meet in one that the connector wants in one writer."""
     rows = frame.df.select(*frame.columns())
-    together = get_connector(spec.connector).sink_shuffle(TableInfo(spec.physical, spec.options))
+    key = tuple(spec.schema.names[index] for index in spec.keys)
+    table = TableInfo(spec.physical, spec.options, primary_key=key)
+    together = get_connector(spec.connector).sink_shuffle(table)
     if together is None:
         return rows
     if not together:

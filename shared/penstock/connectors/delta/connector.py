@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.delta.procedures import PROCEDURES
 from penstock.connectors.delta.settings import OPTIONS
+from penstock.connectors.lakehouse.keys import check_keys
 from penstock.connectors.lakehouse.schema import (
     check_all_declared,
     check_schema,
@@ -45,8 +46,9 @@ class DeltaConnector(DeclaredConnector):
             self._check_sink(table)
 
     def _check_source(self, table: TableInfo) -> None:
-        from penstock.connectors.delta.source import as_of_time, check_readable
-        from penstock.connectors.delta.table import arrow_schema, open_delta
+        from penstock.connectors.delta.source import as_of_time
+        from penstock.connectors.delta.stored import arrow_schema, check_readable
+        from penstock.connectors.delta.table import open_delta
 
         options = OPTIONS.read(table.options)
         times = [k for k in ("versionAsOf", "timestampAsOf") if options[k] is not None]
@@ -76,8 +78,9 @@ class DeltaConnector(DeclaredConnector):
     def _check_sink(self, table: TableInfo) -> None:
         from deltalake import DeltaTable
 
+        from penstock.connectors.delta.rewriting import check_changeable
+        from penstock.connectors.delta.stored import arrow_schema
         from penstock.connectors.delta.table import (
-            arrow_schema,
             checked_partitions,
             open_delta,
             storage_options,
@@ -85,20 +88,15 @@ class DeltaConnector(DeclaredConnector):
         )
 
         where = f"{_WHERE}, '{table.options['table-path']}'"
-        if table.primary_key:
-            raise ConnectorError(
-                "a Delta table takes no upserts here",
-                expected="a table without PRIMARY KEY: rows are appended",
-                got=", ".join(table.primary_key),
-                where=where,
-                remedy="leave the key out, or keep the newest rows when the table is read",
-            )
         declared = declared_arrow(table.schema, where)
+        check_keys(declared, table.primary_key, where)
         names = partition_names(table.options)
         checked_partitions(declared, names, where)
         if not DeltaTable.is_deltatable(table_uri(table.options), storage_options(table.options)):
             return
         stored = open_delta(table.options)
+        if table.primary_key:
+            check_changeable(stored, where)
         check_schema(table.schema, arrow_schema(stored), "sink", where)
         keys = stored.metadata().partition_columns
         if "partition.keys" in table.options and list(keys) != names:
@@ -137,8 +135,15 @@ class DeltaConnector(DeclaredConnector):
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"
 
+    def sink_modes(self, table: TableInfo) -> Sequence[str]:
+        return ("append", "upsert") if table.primary_key else ("append",)
+
+    def sink_shuffle(self, table: TableInfo) -> tuple[str, ...] | None:
+        return tuple(table.primary_key) or None
+
     def row_changes(self, table: TableInfo) -> ChangedBy:
-        from penstock.connectors.delta.table import arrow_schema, open_delta
+        from penstock.connectors.delta.stored import arrow_schema
+        from penstock.connectors.delta.table import open_delta
 
         options = OPTIONS.read(table.options)
         if options["mode"] == "streaming" or options["versionAsOf"] is not None or options["timestampAsOf"]:
@@ -171,10 +176,13 @@ class DeltaConnector(DeclaredConnector):
         declared = declared_arrow(table.schema, _WHERE)
         names = partition_names(table.options)
         codec = options["sink.compression"]
-        writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
+        size, changes = options["sink.file-size"], row_change(table.options)
+
+        def opened(keys: Sequence[str]) -> DeltaLake:
+            return DeltaLake(table.options, declared, names, codec, alone=bool(keys), target_bytes=size)
+
+        writer = LakeWriter if changes is None else ReplacingLakeWriter
         return writer(
-            f"{_WHERE}, '{options['table-path']}'",
-            lambda: DeltaLake(table.options, declared, names, codec),
-            options["sink.file-size"],
-            options["sink.max-open-files"],
-        )
+            f"{_WHERE}, '{options['table-path']}'", opened, size, options["sink.max-open-files"],
+            by_key=changes is None,
+        )  # fmt: skip

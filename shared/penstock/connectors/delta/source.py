@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.base import SourceEnumerator, Split
 from penstock.connectors.delta.settings import OPTIONS
-from penstock.connectors.delta.table import arrow_schema, open_delta
+from penstock.connectors.delta.stored import arrow_schema, check_readable, partition_texts_of, unsupported
+from penstock.connectors.delta.table import open_delta
 from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.paths import join
 from penstock.connectors.lakehouse.schema import fitted
@@ -21,36 +22,10 @@ from penstock.errors import ConnectorError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltalake import DeltaTable
-
     from penstock.connectors.base import SourceContext, TableInfo
 
 #: The most versions that one discovery reads.
 _MOST_VERSIONS = 100
-#: The table features that this reader accepts; ``deletionVectors`` and ``columnMapping`` only while they are
-#: not used.
-_KNOWN = {"timestampNtz", "deletionVectors", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}
-
-
-def check_readable(table: DeltaTable, where: str) -> None:
-    """Raises UnsupportedError for a table with a feature that this reader does not know: its rows could be
-    wrong."""
-    features = set(table.protocol().reader_features or ())
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        raise _unsupported("column mapping", where)
-    for feature in sorted(features - _KNOWN):
-        raise _unsupported(f"the feature '{feature}'", where)
-    if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:
-        raise _unsupported("deletion vectors", where)
-
-
-def _unsupported(what: str, where: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"a Delta table with {what}",
-        expected="data files whose columns have the table's names and whose rows are all valid",
-        where=where,
-        remedy="rewrite the table without it (REORG TABLE … APPLY (PURGE) removes deletion vectors)",
-    )
 
 
 class DeltaEnumerator(SourceEnumerator):
@@ -111,7 +86,7 @@ class DeltaEnumerator(SourceEnumerator):
         keys = table.metadata().partition_columns
         if keys:
             # The log holds partition values as texts; the splits hold typed values.
-            texts = _partition_texts(table)
+            texts = partition_texts_of(table)
             files = [{**f, "partition": texts[f["path"]]} for f in files]
         return splits_of(table.version(), sorted(files, key=lambda f: str(f["path"])), known)
 
@@ -138,7 +113,7 @@ class DeltaEnumerator(SourceEnumerator):
         ]
         added = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
         if any(a.get("deletionVector") for a in added):
-            raise _unsupported(f"deletion vectors in version {version}", self._where)
+            raise unsupported(f"deletion vectors in version {version}", self._where)
         if removed and not (self._options["ignoreChanges"] or (not added and self._options["ignoreDeletes"])):
             raise UnsupportedError(
                 f"version {version} of the table takes rows away",
@@ -163,23 +138,8 @@ def _payload(path: str, size: int, partition: dict[str, Any], where: str) -> dic
     """A split's payload; ``path`` is as the log has it: percent-encoded, below the table's folder."""
     path = unquote(path)
     if "://" in path or path.startswith("/"):
-        raise _unsupported("files outside its folder (a shallow clone)", where)
+        raise unsupported("files outside its folder (a shallow clone)", where)
     return {"path": path, "size": size, "partition": partition}
-
-
-def _partition_texts(table: DeltaTable) -> dict[str, dict[str, str | None]]:
-    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    from penstock.connectors.delta.table import partition_texts
-
-    schema = arrow_schema(table)
-    out: dict[str, dict[str, str | None]] = {}
-    for row in rows:
-        texts: dict[str, str | None] = {}
-        for name in table.metadata().partition_columns:
-            value = pa.array([row[f"partition.{name}"]], schema.field(name).type)
-            texts[name] = partition_texts(value, name)[0].as_py()
-        out[unquote(row["path"])] = texts
-    return out
 
 
 class DeltaReader(LakeReader):

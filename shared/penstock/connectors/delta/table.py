@@ -10,16 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as at
 
+from penstock.connectors.delta.rewriting import live_files, rows_of
 from penstock.connectors.delta.statistics import statistics
+from penstock.connectors.delta.stored import arrow_schema, partition_texts
 from penstock.connectors.filesystem.opening import open_files
 from penstock.connectors.filesystem.paths import join, local_path
-from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
+from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition, StoredFile
 from penstock.connectors.unanswered import failed, impatient
 from penstock.errors import ConnectorError
 from penstock.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
@@ -80,18 +82,23 @@ def open_delta(options: Mapping[str, str], version: int | str | None = None) -> 
         raise failed("a Delta table cannot be opened", err, where) from err
 
 
-def arrow_schema(table: DeltaTable) -> pa.Schema:
-    """The table's columns as Arrow's."""
-    return pa.schema(table.schema().to_arrow())
-
-
 class DeltaLake(LakeTable):
     """The table of ``options``, made with the columns ``declared`` if it is not there."""
 
     def __init__(
-        self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
+        self,
+        options: Mapping[str, str],
+        declared: pa.Schema,
+        partitions: Sequence[str],
+        codec: str,
+        *,
+        alone: bool = False,
+        target_bytes: int | None = None,
     ) -> None:
         self._options = options
+        #: Whether a commit must not come behind one that it has not seen.
+        self.alone = alone
+        self.target_bytes = target_bytes
         self._where = f"connector 'delta', '{options['table-path']}'"
         self.base = options.get("versionAsOf", "")
         self._files, self._folder = open_files(options["table-path"], options, impatient=True)
@@ -198,10 +205,25 @@ class DeltaLake(LakeTable):
             )
         return self.log.transaction_version(writer)
 
+    def live(self) -> list[StoredFile]:
+        return live_files(self.log, self._where)
+
+    def staged(self, file: DataFile) -> StoredFile:
+        handle = {"path": file.entry["path"], "partition": file.entry["partition_values"]}
+        return StoredFile(file.entry["path"], file.entry["size"], "", {}, handle)
+
+    def rows(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return rows_of(self._files, self._folder, file, self.row_schema, columns)
+
     def commit(
-        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+        self,
+        writer: str,
+        checkpoint_id: int,
+        properties: dict[str, str],
+        files: Sequence[DataFile],
+        removed: Sequence[StoredFile] = (),
     ) -> None:
-        self._write("append", writer, checkpoint_id, properties, files)
+        self._write("append", writer, checkpoint_id, properties, files, removed)
 
     def replace(
         self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
@@ -217,18 +239,28 @@ class DeltaLake(LakeTable):
         checkpoint_id: int,
         properties: dict[str, str],
         files: Sequence[DataFile],
+        removed: Sequence[StoredFile] = (),
     ) -> None:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
-        added: list[AddAction | RemoveAction] = [AddAction(data_change=True, **file.entry) for file in files]
-        mark = Transaction(writer, checkpoint_id, time.time_ns() // 1_000_000)
-        # Files that another commit has added meanwhile must not be replaced unseen.
-        tries = 0 if mode == "overwrite" else None
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(data_change=True, **file.entry) for file in files
+        ]
+        actions += [
+            RemoveAction(
+                file.handle["path"], True, now_ms, size=file.size, partition_values=file.handle["partition"]
+            )
+            for file in removed
+        ]
+        mark = Transaction(writer, checkpoint_id, now_ms)
+        # Rows that another commit has added meanwhile must not be replaced, or stay beside new ones of their key, unseen.
+        tries = 0 if mode == "overwrite" or self.alone else None
         try:
             self.log.create_write_transaction(
-                added, mode, self.log.schema(), list(self._keys),
+                actions, mode, self.log.schema(), list(self._keys),
                 commit_properties=CommitProperties(
                     custom_metadata=dict(properties), max_commit_retries=tries, app_transactions=[mark]
                 ),
@@ -241,39 +273,20 @@ class DeltaLake(LakeTable):
     def close(self) -> None:
         """Does nothing: delta-rs keeps no connection open."""
 
-    def after_commit(self) -> None:
+    def after_commit(self, name: Callable[[], str]) -> None:
         if self._options.get("auto-compaction", "").lower() != "true":
             return
         from deltalake.exceptions import DeltaError
 
         try:
             # self.log is the version before the commit, whose files would stay small.
-            done = open_delta(self._options).optimize.compact()
+            done = open_delta(self._options).optimize.compact(target_size=self.target_bytes)
             _log.info(
                 "delta_compacted", path=self._options["table-path"], files=done.get("numFilesRemoved", 0)
             )
         except DeltaError as err:
             # Another commit came first. The next round compacts these files, too.
             _log.warning("delta_compaction_failed", path=self._options["table-path"], error=err)
-
-
-def partition_texts(values: pa.Array, name: str) -> pa.Array:
-    """Partition values as the log writes them."""
-    type_ = values.type
-    if at.is_string(type_) or at.is_large_string(type_):
-        empty = pc.any(pc.equal(values, "")).as_py()
-        if empty:
-            raise ConnectorError(
-                f"an empty text as the value of partition column '{name}'",
-                expected="a text or NULL: Delta cannot tell an empty text from NULL there",
-                got="''",
-                where="connector 'delta'",
-                remedy=f"write NULLIF({name}, '')",
-            )
-        return values
-    if at.is_timestamp(type_) and type_.tz is not None:
-        return pc.strftime(values, format="%Y-%m-%dT%H:%M:%SZ")
-    return values.cast(pa.string())
 
 
 def checked_partitions(schema: pa.Schema, names: Sequence[str], where: str) -> None:

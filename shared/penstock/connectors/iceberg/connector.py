@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.connectors.base import SinkWriter, SourceEnumerator, SourceReader, TableInfo
 from penstock.connectors.iceberg.procedures import PROCEDURES
-from penstock.connectors.iceberg.settings import OPTIONS
+from penstock.connectors.iceberg.settings import OPTIONS, upserts
+from penstock.connectors.lakehouse.keys import check_keys
 from penstock.connectors.lakehouse.schema import (
     check_all_declared,
     check_schema,
@@ -21,6 +22,8 @@ from penstock.errors import ConnectorError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from penstock.connectors.iceberg.compaction import Compaction
 
 _WHERE = "connector 'iceberg'"
 
@@ -71,23 +74,26 @@ class IcebergConnector(DeclaredConnector):
 
     def _check_sink(self, table: TableInfo) -> None:
         from penstock.connectors.iceberg.catalog import open_catalog, place, reached, table_name
+        from penstock.connectors.iceberg.rewriting import live_files
         from penstock.connectors.iceberg.table import arrow_schema, check_partitions
 
         where = place(table.options)
-        if table.primary_key or OPTIONS.read_one(table.options, "upsert-enabled"):
-            raise UnsupportedError(
-                "upserts into an Iceberg table",
-                expected="a table without PRIMARY KEY and without 'upsert-enabled': rows are appended",
-                got=", ".join(table.primary_key) or "'upsert-enabled' = 'true'",
+        keyed = self._upserts(table)
+        if keyed and not table.primary_key:
+            raise ConnectorError(
+                "upserts into a table without a primary key",
+                expected="PRIMARY KEY (…) NOT ENFORCED",
+                got="'upsert-enabled' = 'true'",
                 where=where,
-                remedy="leave the key out, or keep the newest rows when the table is read; pyiceberg writes no "
-                "equality deletes",
+                remedy="declare the columns by which a row replaces another, or leave the option out: rows are appended",
             )
-        declared_arrow(table.schema, where)
+        check_keys(declared_arrow(table.schema, where), table.primary_key if keyed else (), where)
         with closing(open_catalog(table.options.get("catalog-name", "default"), table.options)) as catalog:
             name = table_name(table.options)
             there = reached(lambda: catalog.table_exists(name), where)
             stored = reached(lambda: catalog.load_table(name), where) if there else None
+            if stored is not None and keyed:
+                reached(lambda: live_files(stored, where), where)  # refuses what cannot be changed
         if stored is None:
             if "warehouse" not in table.options and table.options.get("catalog-type", "rest") != "rest":
                 raise ConnectorError(
@@ -140,6 +146,16 @@ class IcebergConnector(DeclaredConnector):
     def sink_guarantee(self, table: TableInfo) -> str:
         return "exactly-once"
 
+    def _upserts(self, table: TableInfo) -> bool:
+        options = OPTIONS.read({k: v for k, v in table.options.items() if k in OPTIONS.options})
+        return upserts(options, table.primary_key) and row_change(table.options) is None
+
+    def sink_modes(self, table: TableInfo) -> Sequence[str]:
+        return ("append", "upsert") if table.primary_key and self._upserts(table) else ("append",)
+
+    def sink_shuffle(self, table: TableInfo) -> tuple[str, ...] | None:
+        return tuple(table.primary_key) or None if self._upserts(table) else None
+
     def row_changes(self, table: TableInfo) -> ChangedBy:
         from penstock.connectors.iceberg.catalog import load, place
         from penstock.connectors.iceberg.table import arrow_schema
@@ -181,14 +197,30 @@ class IcebergConnector(DeclaredConnector):
         options = OPTIONS.read({k: v for k, v in table.options.items() if k in OPTIONS.options})
         declared = declared_arrow(table.schema, _WHERE)
         names = partition_names(table.options)
-        codec = options["write.parquet.compression-codec"]
-        writer = LakeWriter if row_change(table.options) is None else ReplacingLakeWriter
+        codec, size = options["write.parquet.compression-codec"], options["write.target-file-size-bytes"]
+        changes, compaction = row_change(table.options), _compaction(options)
+
+        def opened(keys: Sequence[str]) -> IcebergLake:
+            return IcebergLake(table.options, declared, names, codec, keys=keys, compaction=compaction)
+
+        writer = LakeWriter if changes is None else ReplacingLakeWriter
         return writer(
-            place(table.options),
-            lambda: IcebergLake(table.options, declared, names, codec),
-            options["write.target-file-size-bytes"],
-            options["sink.max-open-files"],
-        )
+            place(table.options), opened, size, options["sink.max-open-files"],
+            by_key=changes is None and upserts(options, table.schema.names),
+        )  # fmt: skip
+
+
+def _compaction(options: Mapping[str, Any]) -> Compaction | None:
+    from penstock.connectors.iceberg.compaction import Compaction
+
+    if not (options["flink-maintenance.rewrite.enabled"] or options["compaction-enabled"]):
+        return None
+    return Compaction(
+        options["flink-maintenance.rewrite.target-file-size-bytes"]
+        or options["write.target-file-size-bytes"],
+        options["flink-maintenance.rewrite.schedule.commit-count"],
+        options["flink-maintenance.rewrite.min-input-files"],
+    )
 
 
 def _check_times(options: Mapping[str, Any]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from penstock.connectors.procedures import Parameter, Procedure
 from penstock.errors import ConnectorError
@@ -69,7 +73,46 @@ def _rollback(options: Mapping[str, str], given: Mapping[str, Any]) -> tuple[Any
     return _with(options, rollback)
 
 
+def _rewrite(options: Mapping[str, str], given: Mapping[str, Any]) -> tuple[Any, ...]:
+    import uuid
+    from contextlib import closing
+
+    from penstock.connectors.iceberg.compaction import Compaction, compact
+    from penstock.connectors.iceberg.settings import OPTIONS
+    from penstock.connectors.iceberg.table import IcebergLake
+
+    read = OPTIONS.read({k: v for k, v in options.items() if k in OPTIONS.options})
+    _with(options, lambda table: (table.name(),))  # a table that is not there is an error, and is not made
+    size = given.get("target_file_size_bytes") or read["write.target-file-size-bytes"]
+    how = Compaction(size, least_files=given.get("min_input_files", 5))
+    run = f"compaction-{uuid.uuid4().hex}"
+    codec = read["write.parquet.compression-codec"]
+    with closing(IcebergLake(options, pa.schema([]), (), codec)) as table:
+        names = (f"{run}-{number:06d}.parquet" for number in itertools.count(1))
+        done = compact(table, how, lambda: next(names), strict=True)
+    return done.removed, done.added
+
+
+def _remove_orphans(options: Mapping[str, str], given: Mapping[str, Any]) -> tuple[Any, ...]:
+    from penstock.connectors.iceberg.orphans import KEPT_MS, remove_orphans
+
+    until = given.get("older_than", time.time_ns() // 1_000_000 - KEPT_MS)
+    return _with(options, lambda table: (remove_orphans(table, until, dry_run=given.get("dry_run", False)),))
+
+
 PROCEDURES = (
+    Procedure(
+        "rewrite_data_files",
+        (Parameter("target_file_size_bytes", "whole number"), Parameter("min_input_files", "whole number")),
+        ("rewritten_data_files", "added_data_files"),
+        _rewrite,
+    ),
+    Procedure(
+        "remove_orphan_files",
+        (Parameter("older_than", "time"), Parameter("dry_run", "boolean")),
+        ("orphan_files",),
+        _remove_orphans,
+    ),
     Procedure(
         "expire_snapshots",
         (Parameter("older_than", "time", required=True), Parameter("retain_last", "whole number")),

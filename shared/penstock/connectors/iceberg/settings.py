@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from penstock.errors import UnsupportedError
 from penstock.options import (
     Option,
@@ -14,6 +16,9 @@ from penstock.options import (
     positive,
     text,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 CATALOG_TYPES = ("rest", "sql", "jdbc")
 #: Types that Flink's connector or pyiceberg has; each needs a service that Penstock was never tried with.
@@ -54,7 +59,14 @@ OPTIONS = OptionSet(
         Option("write.target-file-size-bytes", bytes_size, 128 << 20, "A data file is closed at about this size.", role="sink"),
         Option("write.parquet.compression-codec", choice("zstd", "snappy", "gzip", "lz4", "none"), "zstd", "Of data files.", role="sink"),
         Option("sink.max-open-files", positive, 64, "So many partitions a subtask writes at a time.", role="sink"),
-        Option("upsert-enabled", boolean, False, "Refused: rows are appended.", role="sink"),
+        Option("upsert-enabled", boolean, None, "Rows replace those of their PRIMARY KEY; the default where there is one.", role="sink"),
+        Option("write.upsert.enabled", boolean, None, "The same, as Flink's table property.", role="sink"),
+        Option("format-version", choice("1", "2"), "2", "Of a new table."),
+        Option("flink-maintenance.rewrite.enabled", boolean, False, "Write small files into larger ones now and then, in commits of their own.", role="sink"),
+        Option("compaction-enabled", boolean, False, "The same, by its older name.", role="sink"),
+        Option("flink-maintenance.rewrite.schedule.commit-count", positive, 10, "So many commits lie between two compactions.", role="sink"),
+        Option("flink-maintenance.rewrite.target-file-size-bytes", bytes_size, None, "Files up to this size; without it: write.target-file-size-bytes.", role="sink"),
+        Option("flink-maintenance.rewrite.min-input-files", positive, 5, "So many small files of a partition are worth a compaction.", role="sink"),
         Option("streaming", boolean, False, "Go on with each new snapshot.", role="source"),
         Option("monitor-interval", duration_ms, 10_000, "Streaming: how often new snapshots are looked for.", role="source"),
         Option("snapshot-id", integer, None, "Read this snapshot.", role="source"),
@@ -70,3 +82,9 @@ OPTIONS = OptionSet(
     ],
     prefixes=PASSED_ON,
 )  # fmt: skip
+
+
+def upserts(options: Mapping[str, Any], primary_key: Sequence[str]) -> bool:
+    """Whether a sink with these options (``OPTIONS.read``) replaces rows by their primary key."""
+    asked = [options[key] for key in ("upsert-enabled", "write.upsert.enabled") if options[key] is not None]
+    return asked[0] if asked else bool(primary_key)

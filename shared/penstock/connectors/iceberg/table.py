@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.connectors.iceberg.catalog import open_catalog, place, reached, table_name
-from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition
+from penstock.connectors.iceberg.compaction import Compaction, compact
+from penstock.connectors.iceberg.creating import create
+from penstock.connectors.iceberg.rewriting import live_files, replacement, rows_of, stored_file
+from penstock.connectors.lakehouse.table import DataFile, LakeTable, LostRaceError, Partition, StoredFile
 from penstock.errors import ConnectorError, ExternalError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 #: The prefix of the table property that holds the last checkpoint of a sink. A property is used because
@@ -58,39 +60,6 @@ def _small_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def create(
-    catalog: Catalog, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str]
-) -> None:
-    """Create the table unless it exists, with identity partitions of the columns ``partitions``."""
-    from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
-
-    name = table_name(options)
-    if reached(lambda: catalog.table_exists(name), place(options)):
-        return
-    try:
-        reached(lambda: catalog.create_namespace(name[:-1]), place(options))
-    except NamespaceAlreadyExistsError:
-        pass  # the usual case
-    except ExternalError:
-        # A SQL catalog says of a namespace that another subtask made meanwhile only that a row is there twice.
-        if not reached(lambda: catalog.namespace_exists(name[:-1]), place(options)):
-            raise
-    try:
-        if not partitions:
-            reached(lambda: catalog.create_table(name, declared), place(options))
-            return
-        transaction = reached(lambda: catalog.create_table_transaction(name, declared), place(options))
-        with transaction.update_spec() as spec:
-            for column in partitions:
-                spec.add_identity(column)
-        reached(transaction.commit_transaction, place(options))
-    except TableAlreadyExistsError:
-        pass  # another subtask or job has created the table
-    except ExternalError:
-        if not reached(lambda: catalog.table_exists(name), place(options)):
-            raise
-
-
 def check_partitions(table: Table, where: str) -> None:
     """Raises UnsupportedError for a table whose partition values cannot be computed here."""
     schema = table.schema()
@@ -124,13 +93,23 @@ class IcebergLake(LakeTable):
     """The table of ``options``, made with the columns ``declared`` if it is not there."""
 
     def __init__(
-        self, options: Mapping[str, str], declared: pa.Schema, partitions: Sequence[str], codec: str
+        self,
+        options: Mapping[str, str],
+        declared: pa.Schema,
+        partitions: Sequence[str],
+        codec: str,
+        *,
+        keys: Sequence[str] = (),
+        compaction: Compaction | None = None,
     ) -> None:
-        self._where = place(options)
+        self.where = place(options)
+        self._compaction = compaction
+        if compaction is not None:
+            self.maintenance_every = compaction.every_commits
         self.base = options.get("snapshot-id", "")
         self._name = table_name(options)
         self._catalog = open_catalog(options.get("catalog-name", "default"), options)
-        create(self._catalog, options, declared, partitions)
+        create(self._catalog, options, declared, partitions, keys)
         self._table = self._load()
         self._schema = self._table.schema()
         self._spec = self._table.spec()
@@ -139,7 +118,7 @@ class IcebergLake(LakeTable):
         self._plan()
 
     def _load(self) -> Table:
-        return reached(lambda: self._catalog.load_table(self._name), self._where)
+        return reached(lambda: self._catalog.load_table(self._name), self.where)
 
     def _plan(self) -> None:
         from pyiceberg.io.pyarrow import compute_statistics_plan, parquet_path_to_id_mapping
@@ -189,7 +168,7 @@ class IcebergLake(LakeTable):
                 "a partition by a column of this type",
                 expected="whole numbers, texts, times or BOOLEAN",
                 got=repr(values),
-                where=self._where,
+                where=self.where,
             )
         return Partition(text, inner)
 
@@ -202,7 +181,7 @@ class IcebergLake(LakeTable):
             with self._table.io.new_output(path).create(overwrite=True) as out:
                 shutil.copyfileobj(file, out, _UPLOAD_BYTES)
 
-        reached(put, self._where)
+        reached(put, self.where)
 
     def sync(self, path: str) -> None:
         local = _local(path)
@@ -231,7 +210,7 @@ class IcebergLake(LakeTable):
             except FileNotFoundError:
                 pass  # an absent file is no error
 
-        reached(delete, self._where)
+        reached(delete, self.where)
 
     # -- notes --------------------------------------------------------------------------
 
@@ -245,7 +224,7 @@ class IcebergLake(LakeTable):
             with self._table.io.new_output(path).create(overwrite=True) as out:
                 out.write(data)
 
-        reached(put, self._where)
+        reached(put, self.where)
         self.sync(path)
 
     def get_note(self, key: str) -> bytes | None:
@@ -256,7 +235,7 @@ class IcebergLake(LakeTable):
             except FileNotFoundError:
                 return None
 
-        found: bytes | None = reached(get, self._where)
+        found: bytes | None = reached(get, self.where)
         return found
 
     def delete_note(self, key: str) -> None:
@@ -271,17 +250,37 @@ class IcebergLake(LakeTable):
                 "the table's partitions changed while a job writes into it",
                 expected=str(self._spec),
                 got=str(self._table.spec()),
-                where=self._where,
+                where=self.where,
                 remedy="restart the job from its last checkpoint or a savepoint",
             )
         mark = self._table.properties.get(MARK + writer)
         return None if mark is None else int(mark)
 
+    def live(self) -> list[StoredFile]:
+        found: list[StoredFile] = reached(lambda: live_files(self._table, self.where), self.where)
+        return found
+
+    def staged(self, file: DataFile) -> StoredFile:
+        from pyiceberg.table import FileScanTask
+
+        made = self._data_file(file)
+        made.spec_id = file.entry["spec"]
+        return stored_file(self._table, FileScanTask(made))
+
+    def rows(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return rows_of(self._table, file, columns)
+
     def commit(
-        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+        self,
+        writer: str,
+        checkpoint_id: int,
+        properties: dict[str, str],
+        files: Sequence[DataFile],
+        removed: Sequence[StoredFile] = (),
     ) -> None:
+        marks = {MARK + writer: str(checkpoint_id)}
         try:
-            self._write(writer, checkpoint_id, properties, files, [])
+            self._write(marks, properties, files, removed)
         except ExternalError as err:
             # The same error if the outcome is unknown: the next attempt reads the mark first, and a commit
             # that is still on its way can only succeed on the snapshot that was current.
@@ -294,21 +293,29 @@ class IcebergLake(LakeTable):
         now = "" if found is None else str(found.snapshot_id)
         if now != self.base:
             raise LostRaceError(f"snapshot {now or '(none)'}, not {self.base or '(none)'}")
-        old: list[Any] = []
-        if now:
-            scan = self._table.scan(snapshot_id=int(now))
-            old = [task.file for task in reached(lambda: list(scan.plan_files()), self._where)]
-        self._write(writer, checkpoint_id, properties, files, old)
+        self._write({MARK + writer: str(checkpoint_id)}, properties, files, self.live())
+
+    def rewrite(
+        self, properties: dict[str, str], files: Sequence[DataFile], removed: Sequence[StoredFile]
+    ) -> None:
+        """Make one commit that puts ``files`` in the place of the files ``removed``, which hold the same rows. LostRaceError
+        if there was another commit since the table was read; ExternalError if the outcome is unknown."""
+        self._write({}, properties, files, removed, moves=True)
+
+    def read_again(self) -> None:
+        """Read the table's newest metadata."""
+        self._table = self._load()
 
     def _write(
         self,
-        writer: str,
-        checkpoint_id: int,
+        marks: dict[str, str],
         properties: dict[str, str],
         files: Sequence[DataFile],
-        old: Sequence[Any],
+        removed: Sequence[StoredFile],
+        *,
+        moves: bool = False,
     ) -> None:
-        """Makes one commit with ``files`` and without the files ``old``. ExternalError if its outcome is unknown."""
+        """Makes one commit with ``files`` and without the files ``removed``. ExternalError if its outcome is unknown."""
         from pyiceberg.exceptions import CommitFailedException
 
         table = self._table
@@ -317,14 +324,16 @@ class IcebergLake(LakeTable):
         table.metadata = table.metadata.model_copy(update={"properties": alone})
         transaction = table.transaction()
         try:
-            transaction.set_properties({MARK + writer: str(checkpoint_id)})
+            if marks:
+                transaction.set_properties(marks)
             update = transaction.update_snapshot(snapshot_properties=properties)
-            with update.overwrite() if old else update.fast_append() as change:
-                for gone in old:
-                    change.delete_data_file(gone)
+            how = update.overwrite if removed else update.fast_append
+            with replacement(transaction, properties) if moves else how() as change:
+                for gone in removed:
+                    change.delete_data_file(gone.handle.file)
                 for file in files:
                     change.append_data_file(self._data_file(file))
-            reached(transaction.commit_transaction, self._where)
+            reached(transaction.commit_transaction, self.where)
         except CommitFailedException as err:
             raise LostRaceError(str(err)) from err
 
@@ -351,5 +360,7 @@ class IcebergLake(LakeTable):
     def close(self) -> None:
         self._catalog.close()
 
-    def after_commit(self) -> None:
-        """Does nothing: the catalog maintains snapshots and small files."""
+    def after_commit(self, name: Callable[[], str]) -> None:
+        """Compacts where the options ask for it; the catalog maintains snapshots."""
+        if self._compaction is not None:
+            compact(self, self._compaction, name)

@@ -20,11 +20,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock.connectors.lakehouse.table import DataFile, LostRaceError
+from penstock.connectors.lakehouse.table import DataFile, LostRaceError, MissingFileError
 from penstock.errors import ConnectorError, ExternalError
 from penstock.log_events import EventLog
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from penstock.connectors.lakehouse.table import LakeTable
 
 _log = EventLog("penstock.connectors.lakehouse")
+
+#: ``LakeTable.commit`` without files to remove.
+Commit: TypeAlias = "Callable[[str, int, dict[str, str], Sequence[DataFile]], None]"
 
 #: The most races that one commit may lose before it fails the attempt of the job.
 _MOST_RACES = 40
@@ -82,11 +85,19 @@ def lacking(files: Sequence[DataFile], mark: int | None, checkpoint_id: int) -> 
 
 
 class Epochs:
-    """Commits checkpoints of one table. ``run``: calls a blocking function in the helper thread."""
+    """Commits checkpoints of one table. ``run``: calls a blocking function in the helper thread. ``commit``: makes the
+    commit of the files that the table lacks, as ``LakeTable.commit``; its files may include notes with keys."""
 
-    def __init__(self, table: LakeTable, run: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        table: LakeTable,
+        run: Callable[[Callable[[], Any]], Awaitable[Any]],
+        commit: Commit | None = None,
+    ) -> None:
         self._table = table
         self._run = run
+        self._keyed = commit is not None
+        self._make: Commit = commit or table.commit
 
     def store(self, item: Committable, files: Sequence[DataFile]) -> None:
         """Make a writer's note durable. Blocks."""
@@ -123,9 +134,21 @@ class Epochs:
         """Delete the notes of checkpoints that are in the table. ``done``: delete the notes that say
         "committed", too, because no writer waits for them any more. Blocks."""
         for item in items:
+            self._forget_keys(item)
             self._table.delete_note(item.note(item.subtask_index))
             if done and item.parallelism > 1:
                 self._table.delete_note(item.done)
+
+    def _forget_keys(self, item: Committable) -> None:
+        if not self._keyed:
+            return
+        files = item.files
+        if files is None:
+            data = self._table.get_note(item.note(item.subtask_index))
+            files = [] if data is None else msgspec.msgpack.decode(data, type=list[DataFile])
+        for file in files:
+            if file.deletes:
+                self._table.delete_note(file.path)
 
     def _committer(self, item: Committable) -> int:
         for index in range(item.subtask_index):
@@ -154,7 +177,13 @@ class Epochs:
         files = self._gathered(item, mark) if inline is None else inline
         ready = lacking(files, mark, item.checkpoint_id)
         if ready:
-            self._table.commit(item.writer_id, item.checkpoint_id, properties(item), ready)
+            try:
+                self._make(item.writer_id, item.checkpoint_id, properties(item), ready)
+            except MissingFileError as err:
+                # A twin deletes notes after its commit, as above.
+                if self._table.committed(item.writer_id) != mark:
+                    raise LostRaceError from None
+                raise _gone(item, err.path) from None
         return bool(ready)
 
     async def _commit(self, item: Committable, inline: list[DataFile] | None = None) -> bool:
@@ -194,10 +223,10 @@ def properties(item: Committable) -> dict[str, str]:
     }
 
 
-def _gone(item: Committable) -> ConnectorError:
+def _gone(item: Committable, path: str = "") -> ConnectorError:
     error = ConnectorError(
         "output that was ready to be committed is gone",
-        expected=f"the note {item.note(item.subtask_index)} beside the table",
+        expected=f"{path or 'the note ' + item.note(item.subtask_index)} beside the table",
         got="no such object, and the table's log has no commit of this checkpoint",
         where=f"checkpoint {item.checkpoint_id}",
         remedy="restore it, or start the job anew; nothing but this job may delete its notes",

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connectors.filesystem.files import CountingFile
+from penstock.connectors.lakehouse.schema import fitted
 from penstock.connectors.lakehouse.table import DataFile, LakeTable, Partition
 from penstock.formats.parquet import repeating_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 #: The number of rows in a row group.
 _GROUP_ROWS = 131_072
@@ -54,6 +55,11 @@ class OpenFiles:
         #: Closed files that are still to be stored.
         self._unstored: deque[tuple[DataFile, IO[bytes]]] = deque()
         self.closed: list[DataFile] = []
+
+    def take(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Append rows, of which columns of the table may be missing. pa.ArrowInvalid if a value would be lost."""
+        for rows in batches:
+            self.write(fitted(rows, self.table.row_schema))
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows that have the table's columns."""

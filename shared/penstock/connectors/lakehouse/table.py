@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -18,16 +19,48 @@ class LostRaceError(Exception):
     """Another commit came first; the caller must read the table and decide again."""
 
 
+class MissingFileError(Exception):
+    """A staged file or note that a commit needs is gone. ``path``: its name."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 class DataFile(msgspec.Struct, frozen=True):
     """A data file that was written and is in no commit yet.
 
     ``epoch``: the checkpoint whose barrier closed it. ``entry``: the file's entry for the table's log, in
-    msgpack types.
+    msgpack types. Of a writer of upserts: ``order`` counts its parts of an epoch; ``deletes``: this is a note with
+    keys, whose rows leave all files of earlier epochs and parts, and ``path`` is the note's key.
     """
 
     epoch: int
     path: str
     entry: dict[str, Any]
+    order: int = 0
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file that can be read.
+
+    Args:
+        path: Its name in the table's log.
+        size: Bytes.
+        partition: Its partition, as text.
+        bounds: Column → (least, greatest value), as far as they are known.
+        handle: What the table needs to read it and to take it out of the log.
+        version: Tells apart one file with other rows deleted from it.
+    """
+
+    path: str
+    size: int
+    partition: str
+    bounds: Mapping[str, tuple[Any, Any]]
+    handle: Any
+    version: str = ""
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -96,12 +129,30 @@ class LakeTable(ABC):
         none. Reads the log again."""
 
     @abstractmethod
+    def live(self) -> list[StoredFile]:
+        """The files of the version that ``committed`` has just read. UnsupportedError for a table with files that this
+        process cannot read."""
+
+    @abstractmethod
+    def staged(self, file: DataFile) -> StoredFile:
+        """A file of a writer that is in no commit yet, for reading."""
+
+    @abstractmethod
+    def rows(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are not deleted, always in the same order. MissingFileError if the file is gone."""
+
+    @abstractmethod
     def commit(
-        self, writer: str, checkpoint_id: int, properties: dict[str, str], files: Sequence[DataFile]
+        self,
+        writer: str,
+        checkpoint_id: int,
+        properties: dict[str, str],
+        files: Sequence[DataFile],
+        removed: Sequence[StoredFile] = (),
     ) -> None:
-        """Make one commit with these files and the mark that ``committed`` reads, on condition that the log
-        is still as ``committed`` has just read it. If there was another commit since, changes nothing and
-        raises LostRaceError."""
+        """Make one commit with these files, without the files ``removed``, and with the mark that ``committed`` reads,
+        on condition that the log is still as ``committed`` has just read it. If there was another commit since,
+        changes nothing and raises LostRaceError. A commit that removes nothing may come behind others that only add."""
 
     @abstractmethod
     def replace(
@@ -114,6 +165,10 @@ class LakeTable(ABC):
     def close(self) -> None:
         """Close connections."""
 
+    #: The number of a writer's commits between two calls of ``after_commit``.
+    maintenance_every: int = 10
+
     @abstractmethod
-    def after_commit(self) -> None:
-        """Do the maintenance that an option asks for. The committing writer calls this from time to time."""
+    def after_commit(self, name: Callable[[], str]) -> None:
+        """Do the maintenance that an option asks for. The committing writer calls this from time to time. ``name``: gives
+        each new file its name."""

@@ -10,13 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from penstock.cancelling import end_tasks
 from penstock.connectors.away import Away, patiently
 from penstock.connectors.base import SinkWriter
 from penstock.connectors.lakehouse.epochs import Committable, Epochs, writer_id
 from penstock.connectors.lakehouse.files import OpenFiles
-from penstock.connectors.lakehouse.schema import fitted
+from penstock.connectors.lakehouse.keyed_files import KeyedFiles
+from penstock.connectors.lakehouse.keys import KIND
+from penstock.connectors.lakehouse.merging import Merger
 from penstock.errors import ServerAwayError
 from penstock.log_events import EventLog
 from penstock.redaction import without_credentials
@@ -25,8 +29,6 @@ from penstock.types import Batch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    import pyarrow as pa
-
     from penstock.connectors.base import SourceContext
     from penstock.connectors.lakehouse.table import DataFile, LakeTable
 
@@ -34,8 +36,6 @@ _log = EventLog("penstock.connectors.lakehouse")
 
 #: The number of rows waiting for the helper thread from which ``ready`` is False.
 _MAX_QUEUED_ROWS = 262_144
-#: The number of this writer's commits between two rounds of maintenance.
-_MAINTENANCE_EVERY = 10
 
 
 @dataclass(slots=True)
@@ -46,19 +46,29 @@ class _Cut:
 
 class LakeWriter(SinkWriter):
     """Writes exactly once (``epochs``). ``where``: the table, for the log; ``open_table``: opens the stored table, and creates it
-    if it is missing; ``target_bytes``: size at which a file is closed; ``most_open``: the most partitions written at a
-    time. A store or catalog that is away is waited for."""
+    if it is missing, with the columns of its primary key (empty: rows are appended); ``target_bytes``: size at which a
+    file is closed; ``most_open``: the most partitions written at a time; ``by_key``: in a table with a primary key, of each
+    key the row of the last change is kept. A store or catalog that is away is waited for."""
 
     def __init__(
-        self, where: str, open_table: Callable[[], LakeTable], target_bytes: int, most_open: int
+        self,
+        where: str,
+        open_table: Callable[[Sequence[str]], LakeTable],
+        target_bytes: int,
+        most_open: int,
+        *,
+        by_key: bool = True,
     ) -> None:
+        self._by_key = by_key
+        #: Columns of the primary key; empty: rows are appended.
+        self._keys: list[str] = []
         self._server = Away(without_credentials(where))
         self._open_table = open_table
         self._target_bytes, self._most_open = target_bytes, most_open
         self._queue: deque[Batch | _Cut] = deque()
         self._queued_rows = 0
         self._table: LakeTable | None = None
-        self._files: OpenFiles | None = None
+        self._files: OpenFiles | KeyedFiles | None = None
         self._number = 0
         #: Files that no commit is known to hold.
         self._uncommitted: list[DataFile] = []
@@ -72,17 +82,36 @@ class LakeWriter(SinkWriter):
 
     async def open(self, ctx: SourceContext, restored: Sequence[bytes]) -> None:
         self.ctx = ctx
-        table: LakeTable = await self._run(self._open_table)
+        if self._by_key:
+            self._keys = [ctx.schema.names[index] for index in ctx.pushed.get("keys") or ()]
+        table: LakeTable = await self._run(partial(self._open_table, self._keys))
         self._table = table
-        self._epochs = Epochs(table, self._run)
+        self._writer_id = writer_id(ctx.job_id, ctx.uid)
+        self._epochs, self._files = self._parts(table)
         items = [msgspec.msgpack.decode(data, type=Committable) for data in restored]
         await self._epochs.restored(items)
         if items:
             await self._run(partial(self._epochs.forget, [i for i in items if i.files is None]))
-        self._files = OpenFiles(table, self._next_name, self._target_bytes, self._most_open)
-        self._writer_id = writer_id(ctx.job_id, ctx.uid)
         self._room.set()
         self._task = asyncio.create_task(self._pump())
+
+    def _parts(self, table: LakeTable) -> tuple[Epochs, OpenFiles | KeyedFiles]:
+        sizes = self._target_bytes, self._most_open
+        if not self._keys:
+            return Epochs(table, self._run), OpenFiles(table, self._next_name, *sizes)
+        merger = Merger(table, self._keys, self._next_name, *sizes)
+        files = KeyedFiles(table, self._next_name, self._key_note, *sizes, self._keys)
+        return Epochs(table, self._run, merger.commit), files
+
+    def _key_note(self, name: str) -> str:
+        return f"{self._writer_id}/{name.removesuffix('.parquet')}-keys"
+
+    def _arrow(self, batch: Batch) -> pa.RecordBatch:
+        rows = batch.to_external_arrow()
+        if not self._keys:
+            return rows
+        kinds = np.zeros(len(batch), np.uint8) if batch.kinds is None else batch.kinds
+        return rows.append_column(KIND, pa.array(kinds, pa.uint8()))
 
     async def abandon(self, ctx: SourceContext) -> None:
         """Does nothing: files that no commit names are not part of the table, and the table's own maintenance
@@ -149,8 +178,8 @@ class LakeWriter(SinkWriter):
                 break
             batches.append(item)
         assert self._files is not None
-        rows = [batch.to_external_arrow() for batch in batches]
-        await self.ctx.run(partial(_append, self._files, rows))
+        rows = [self._arrow(batch) for batch in batches]
+        await self.ctx.run(partial(self._files.take, rows))
         await self._run(self._files.store)
         for batch in batches:
             self._queue.popleft()
@@ -207,8 +236,8 @@ class LakeWriter(SinkWriter):
             del self._noted[n]
         if committed and self._table is not None:
             self._commits += 1
-            if self._commits % _MAINTENANCE_EVERY == 0:
-                await self.ctx.run(self._table.after_commit)
+            if self._commits % self._table.maintenance_every == 0:
+                await self.ctx.run(partial(self._table.after_commit, self._next_name))
 
     def needs_commit(self) -> bool:
         busy = self._files is not None and self._files.busy
@@ -229,8 +258,3 @@ class LakeWriter(SinkWriter):
                 _log.warning("lakehouse_files_left", writer=self._writer_id, error=err)
         if self._table is not None:
             await self.ctx.run(self._table.close)
-
-
-def _append(files: OpenFiles, batches: list[pa.RecordBatch]) -> None:
-    for rows in batches:
-        files.write(fitted(rows, files.table.row_schema))

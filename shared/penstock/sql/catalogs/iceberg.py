@@ -103,7 +103,7 @@ class IcebergCatalog(StoredCatalog):
 
     def create_stored(self, database: str, name: str, columns: pa.Schema, partitions: Sequence[str]) -> None:
         """Make the Iceberg table. Raises ChangedError if the table exists, or the database does not."""
-        from penstock.connectors.iceberg.table import create
+        from penstock.connectors.iceberg.creating import create
 
         if self.table(database, name) is not None:
             raise ChangedError(f"table '{name}' exists already")
