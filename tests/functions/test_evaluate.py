@@ -76,7 +76,7 @@ def test_division_goes_towards_zero(a: int, b: int, quotient: int, remainder: in
 def test_division_by_zero_names_its_place() -> None:
     with pytest.raises(RecordError, match="division by zero") as caught:
         values(make_call("/", [number(10), L], line=3, column=4))
-    assert caught.value.where == "/, line 3, column 4"
+    assert caught.value.where == "line 3, column 4: (10 / $1)"
 
 
 def test_errors_do_not_leak_from_rows_that_are_not_wanted() -> None:

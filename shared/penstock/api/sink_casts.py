@@ -40,6 +40,11 @@ def implicit_casts(have: Schema, want: Schema, config: Mapping[str, str], what: 
         return ()
     zone = LOCAL_TIME_ZONE.read(config)
     return tuple(
-        cast_expr(InputRef(i, given), wanted.with_nullable(given.nullable), zone=zone)
-        for i, (given, wanted) in enumerate(zip(have.types, want.types, strict=True))
+        cast_expr(
+            InputRef(i, given),
+            column.type.with_nullable(given.nullable),
+            within=f"column '{column.name}' of {what}",
+            zone=zone,
+        )
+        for i, (given, column) in enumerate(zip(have.types, want.fields, strict=True))
     )

@@ -3,7 +3,7 @@
 ``compile_expr`` computes constants at once. A sub-expression that occurs several times is computed once per
 batch. CASE, COALESCE, AND and OR evaluate an argument that can fail, or is expensive, only on the rows that
 need it. A plain column needs no work. Errors of a row are ``RecordError`` with the position of the call in the
-SQL text.
+SQL text and the call itself.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock.functions.expr import (
     PythonCall,
     children,
 )
+from penstock.functions.expression_text import text
 from penstock.functions.python_calls import python_kernel
 from penstock.functions.registry import is_deterministic, lookup
 from penstock.functions.rewrites import rewrite, without_position
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.functions.vector import Vector
     from penstock.types.batch import Batch
+    from penstock.types.logical import Schema
 
     FunctionLoader = Callable[[str], Any]
     Run = Callable[["Frame"], Vector]
@@ -112,20 +114,25 @@ class Node:
         return not (self.fails or self.costly)
 
 
-def compile_expr(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], Column]:
-    """A function from a batch to the expression's column. ``functions(name)`` loads a user's function."""
+def compile_expr(
+    expr: Expr, functions: FunctionLoader | None = None, schema: Schema | None = None
+) -> Callable[[Batch], Column]:
+    """A function from a batch to the expression's column.
+
+    ``functions(name)`` loads a user's function. ``schema``: the batch's columns, which errors of rows name.
+    """
     if isinstance(expr, InputRef):
         index = expr.index
         return lambda batch: batch.columns[index]
-    evaluate = compile_projection([expr], functions)
+    evaluate = compile_projection([expr], functions, schema)
     return lambda batch: evaluate(batch)[0]
 
 
 def compile_projection(
-    exprs: Sequence[Expr], functions: FunctionLoader | None = None
+    exprs: Sequence[Expr], functions: FunctionLoader | None = None, schema: Schema | None = None
 ) -> Callable[[Batch], list[Column]]:
     """A function from a batch to the columns of several expressions, which share common sub-expressions."""
-    compiler = _Compiler(exprs, functions)
+    compiler = _Compiler(exprs, functions, schema)
     nodes = [compiler.compile(e) for e in compiler.exprs]
     if all(isinstance(e, InputRef) for e in compiler.exprs):
         indices = [e.index for e in compiler.exprs]  # type: ignore[union-attr]
@@ -141,9 +148,11 @@ def compile_projection(
     return evaluate
 
 
-def compile_predicate(expr: Expr, functions: FunctionLoader | None = None) -> Callable[[Batch], np.ndarray]:
+def compile_predicate(
+    expr: Expr, functions: FunctionLoader | None = None, schema: Schema | None = None
+) -> Callable[[Batch], np.ndarray]:
     """A function from a batch to a boolean mask of the rows where the expression is TRUE (NULL counts as FALSE)."""
-    compiler = _Compiler([expr], functions)
+    compiler = _Compiler([expr], functions, schema)
     run = compiler.compile(compiler.exprs[0]).run
 
     def evaluate(batch: Batch) -> np.ndarray:
@@ -173,8 +182,11 @@ def evaluate_constant(expr: Expr) -> Scalar | None:
 
 
 class _Compiler:
-    def __init__(self, exprs: Sequence[Expr], functions: FunctionLoader | None) -> None:
+    def __init__(
+        self, exprs: Sequence[Expr], functions: FunctionLoader | None, schema: Schema | None = None
+    ) -> None:
         self.functions = functions
+        self.schema = schema
         # Positions differ between equal calls; they are ignored when equal calls are searched.
         self.exprs = [rewrite(e) for e in exprs]
         self.counts: Counter[Expr] = Counter()
@@ -214,13 +226,30 @@ class _Compiler:
         if definition.form is not None:
             run = definition.form(call, nodes)
         elif definition.bind is not None:
-            run = _kernel_run(call, definition.bind(call), [node.run for node in nodes])
+            run = self._kernel_run(call, definition.bind(call), [node.run for node in nodes])
         else:
             raise InternalError(f"{definition.name} has no kernel")
         node = Node(call.type, run, fails=fails, costly=costly)
         if definition.deterministic and all(n.constant is not None for n in nodes):
             return _fold(call, node)
         return node
+
+    def _kernel_run(self, call: Call, kernel: Any, runs: list[Run]) -> Run:
+        schema = self.schema
+
+        def run(frame: Frame) -> Vector:
+            args = [arg(frame) for arg in runs]
+            n = frame.n
+            if args and not any(isinstance(a, Column) for a in args):
+                args = [as_column(a, n) for a in args]
+            try:
+                return kernel(args, n)
+            except PenstockError as error:
+                if error.where is None:
+                    error.where = place_of(call, schema)
+                raise
+
+        return run
 
     def _field(self, expr: FieldAccess) -> Node:
         inner = self.compile(expr.arg)
@@ -257,25 +286,20 @@ class _Compiler:
         return Node(node.type, run, fails=node.fails, costly=node.costly)
 
 
-def _kernel_run(call: Call, kernel: Any, runs: list[Run]) -> Run:
-    def run(frame: Frame) -> Vector:
-        args = [arg(frame) for arg in runs]
-        n = frame.n
-        if args and not any(isinstance(a, Column) for a in args):
-            args = [as_column(a, n) for a in args]
-        try:
-            return kernel(args, n)
-        except PenstockError as error:
-            if error.where is None:
-                error.where = position(call)
-            raise
-
-    return run
+#: The most characters of an expression in an error.
+_MOST_TEXT = 200
 
 
-def position(call: Call) -> str:
-    """The place of a call in the SQL text, for error messages."""
-    return f"{call.function}, line {call.line}, column {call.column}" if call.line else call.function
+def place_of(call: Call, schema: Schema | None) -> str:
+    """Where a call stands in the user's text, and the call itself: ``line 3, column 8 of view 'v': (a / b)``.
+
+    A column has its name in ``schema``, the input's; without it, ``$`` and its number.
+    """
+    places = [f"line {call.line}, column {call.column}"] if call.line else []
+    places += [call.within] if call.within else []
+    written = text(call, schema)
+    shown = written if len(written) <= _MOST_TEXT else f"{written[:_MOST_TEXT]} …"
+    return f"{' of '.join(places)}: {shown}" if places else shown
 
 
 def _fold(call: Call, node: Node) -> Node:

@@ -40,6 +40,8 @@ class Call(msgspec.Struct, frozen=True, tag="call", tag_field="e"):
     #: Source position of the call in the user's SQL, 1-based; 0 = unknown.
     line: int = 0
     column: int = 0
+    #: What has the text: ``view 'v'``, ``INSERT INTO t, column 'c'``, or a call of the program; empty: the statement itself.
+    within: str = ""
 
 
 class FieldAccess(msgspec.Struct, frozen=True, tag="field", tag_field="e"):

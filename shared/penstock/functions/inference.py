@@ -194,7 +194,13 @@ def _has_ltz(type_: t.LogicalType) -> bool:
 
 
 def cast_expr(
-    expr: Expr, target: t.LogicalType, *, line: int = 0, column: int = 0, zone: str = "UTC"
+    expr: Expr,
+    target: t.LogicalType,
+    *,
+    line: int = 0,
+    column: int = 0,
+    within: str = "",
+    zone: str = "UTC",
 ) -> Expr:
     """``expr`` as ``target``: unchanged if the types are equal, else a literal of that type or a CAST call.
 
@@ -218,7 +224,7 @@ def cast_expr(
     args: tuple[Expr, ...] = (expr,)
     if zone != "UTC" and uses_zone(source, target):
         args = (expr, string_literal(zone))
-    return Call("CAST", args, target, line, column)
+    return Call("CAST", args, target, line, column, within)
 
 
 def string_literal(text: str) -> Literal:

@@ -115,11 +115,12 @@ def make_call(
     type: LogicalType | None = None,
     line: int = 0,
     column: int = 0,
+    within: str = "",
     zone: str = "UTC",
 ) -> Expr:
     """The typed expression ``name(args)`` with implicit casts inserted.
 
-    ``type``: the target of CAST, TRY_CAST and MINUS_TEMPORAL, RETURNING of the JSON
+    ``line``, ``column``, ``within``: where its text is (``Call``); errors of its rows name it. ``type``: the target of CAST, TRY_CAST and MINUS_TEMPORAL, RETURNING of the JSON
     functions. Raises SqlError (with ``line`` and ``column``) when nothing fits.
     """
     where = f"line {line}, column {column}" if line else None
@@ -128,15 +129,15 @@ def make_call(
     except SqlError as error:
         error.where = where
         raise
-    resolution = Resolution(name.upper(), tuple(args), type, zone or "UTC", line, column)
+    resolution = Resolution(name.upper(), tuple(args), type, zone or "UTC", line, column, within)
     targets, result = definition.resolve(resolution)
     cast = [
-        cast_expr(arg, target, line=line, column=column, zone=zone)
+        cast_expr(arg, target, line=line, column=column, within=within, zone=zone)
         for arg, target in zip(resolution.args, targets, strict=True)
     ]
     if definition.name == "CAST" and not resolution.extra:
-        return cast_expr(cast[0], result, line=line, column=column, zone=zone)
-    return Call(definition.name, (*cast, *resolution.extra), result, line, column)
+        return cast_expr(cast[0], result, line=line, column=column, within=within, zone=zone)
+    return Call(definition.name, (*cast, *resolution.extra), result, line, column, within)
 
 
 def field_access(arg: Expr, name_or_index: str | int, *, line: int = 0, column: int = 0) -> FieldAccess:

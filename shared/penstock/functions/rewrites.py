@@ -32,8 +32,8 @@ def without_position(expr: Expr) -> Expr:
     """The expression without its position, to find equal ones."""
 
     def visit(node: Expr) -> Expr:
-        if isinstance(node, Call) and (node.line or node.column):
-            return msgspec.structs.replace(node, line=0, column=0)
+        if isinstance(node, Call) and (node.line or node.column or node.within):
+            return msgspec.structs.replace(node, line=0, column=0, within="")
         return node
 
     return transform(expr, visit)
@@ -58,7 +58,7 @@ def _split_index(node: Call) -> Expr:
     if not isinstance(separator.value, str) or not separator.value:
         return node
     tokens = Call(SPLIT_TOKENS, (text, separator), t.ArrayType(t.VarCharType()))
-    return Call(TOKEN, (tokens, index), node.type, node.line, node.column)
+    return Call(TOKEN, (tokens, index), node.type, node.line, node.column, node.within)
 
 
 def _varies(expr: Expr) -> bool:

@@ -54,6 +54,7 @@ class Resolution:
     zone: str = "UTC"
     line: int = 0
     column: int = 0
+    within: str = ""
     #: Literals to append to the arguments (the session time zone).
     extra: list[Expr] = field(default_factory=list)
 

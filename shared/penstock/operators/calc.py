@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.operators.operator import OperatorContext, Output
     from penstock.snapshots.contract import RestoredState
     from penstock.types.column import Column
+    from penstock.types.logical import Schema
 
 
 def compile_projections(exprs: Sequence[Expr], ctx: OperatorContext) -> Callable[[Batch], list[Column]]:
@@ -29,16 +30,21 @@ def compile_projections(exprs: Sequence[Expr], ctx: OperatorContext) -> Callable
         return lambda batch: [batch.columns[i] for i in indices]
     from penstock.functions.evaluate import compile_projection
 
-    return compile_projection(exprs, ctx.function)
+    return compile_projection(exprs, ctx.function, ctx.input_schemas[0])
 
 
-def compile_condition(expr: Expr | None, ctx: OperatorContext) -> Callable[[Batch], np.ndarray] | None:
-    """A function from a batch to a boolean mask (NULL counts as FALSE); None if there is no condition."""
+def compile_condition(
+    expr: Expr | None, ctx: OperatorContext, schema: Schema | None = None
+) -> Callable[[Batch], np.ndarray] | None:
+    """A function from a batch to a boolean mask (NULL counts as FALSE); None if there is no condition.
+
+    ``schema``: the batch's columns, which errors of rows name.
+    """
     if expr is None:
         return None
     from penstock.functions.evaluate import compile_predicate
 
-    return compile_predicate(expr, ctx.function)
+    return compile_predicate(expr, ctx.function, schema)
 
 
 class CalcOperator(Operator):
@@ -49,7 +55,7 @@ class CalcOperator(Operator):
 
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
-        self._condition = compile_condition(self.spec.condition, ctx)
+        self._condition = compile_condition(self.spec.condition, ctx, ctx.input_schemas[0])
         self._projections: Callable[[Batch], list[Column]] | None = None
         if self.spec.projections is not None:
             self._projections = compile_projections(self.spec.projections, ctx)

@@ -51,7 +51,7 @@ class TableFunctionOperator(Operator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec = self._spec
-        self._args = [compile_expr(e, ctx.function) for e in spec.args]
+        self._args = [compile_expr(e, ctx.function, ctx.input_schemas[0]) for e in spec.args]
         self._run = leaving_out(ctx, spec.on_error, self._apply)
         width = len(ctx.input_schemas[0])
         self._schema = t.Schema(ctx.output_schema.fields[width:])

@@ -184,7 +184,7 @@ def _without_positions(part: T) -> T:
     elif isinstance(part, msgspec.Struct):
         fields = {name: _without_positions(getattr(part, name)) for name in part.__struct_fields__}
         if isinstance(part, Call):
-            fields |= {"line": 0, "column": 0}
+            fields |= {"line": 0, "column": 0, "within": ""}
         made = type(part)(**fields)
     plain: T = made
     return plain

@@ -66,7 +66,7 @@ def without_places(data: Any) -> Any:
     if kind is dict:
         call, kept = data.get("e") == "call", {}
         for key, value in data.items():
-            if not (call and key in ("line", "column")):
+            if not (call and key in ("line", "column", "within")):
                 kept[key] = without_places(value) if type(value) in _NESTED else value
         return kept
     if kind is list or kind is tuple:
@@ -81,8 +81,8 @@ def plain(expr: Expr) -> Expr:
     """The expression without source positions, to compare it by value."""
 
     def visit(node: Expr) -> Expr:
-        if isinstance(node, Call) and (node.line or node.column):
-            return msgspec.structs.replace(node, line=0, column=0)
+        if isinstance(node, Call) and (node.line or node.column or node.within):
+            return msgspec.structs.replace(node, line=0, column=0, within="")
         return node
 
     return transform(expr, visit)
@@ -149,10 +149,10 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
         return [c for arg in expr.args for c in conjuncts(arg)]
     if isinstance(expr, Call) and expr.function == "BETWEEN":
         value, low, high = expr.args
-        line, column = expr.line, expr.column
+        line, column, within = expr.line, expr.column, expr.within
         return [
-            make_call(">=", [value, low], line=line, column=column),
-            make_call("<=", [value, high], line=line, column=column),
+            make_call(">=", [value, low], line=line, column=column, within=within),
+            make_call("<=", [value, high], line=line, column=column, within=within),
         ]
     return [expr]
 

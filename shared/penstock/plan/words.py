@@ -1,23 +1,18 @@
-"""Expressions, keys, orders and windows as EXPLAIN writes them, with the names of their columns."""
+"""Projections, keys, orders and windows as EXPLAIN writes them, with the names of their columns."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from penstock.functions.expr import AggregateCall, Call, Expr, FieldAccess, InputRef, Literal, PythonCall
-from penstock.types import logical as t
+from penstock.functions.expression_text import text
 from penstock.types.durations import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.functions.expr import AggregateCall, Expr
     from penstock.jobgraph.specs import SortKey, WindowSpec
     from penstock.types.logical import Schema
-
-_INFIX = {"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "||", "LIKE", "IS DISTINCT FROM",
-          "IS NOT DISTINCT FROM"}  # fmt: skip
-
 
 def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys: Sequence[int]) -> str:
     """The equalities of a join in words."""
@@ -92,32 +87,3 @@ def projections_text(exprs: Sequence[Expr], out: Schema, schema: Schema) -> str:
         shown = text(expr, schema)
         parts.append(shown if shown == name else f"{shown} AS {name}")
     return ", ".join(parts)
-
-
-def text(expr: Expr, schema: Schema) -> str:
-    """An expression with the names of its input's columns."""
-    match expr:
-        case InputRef(index=i):
-            return schema.names[i] if i < len(schema) else f"${i}"
-        case Literal(value=None):
-            return "NULL"
-        case Literal(value=value, type=type_):
-            if isinstance(type_, t.STRINGS):
-                return "'" + str(value).replace("'", "''") + "'"
-            if isinstance(type_, t.DayTimeIntervalType):
-                return f"INTERVAL {duration_text(value)}"
-            if isinstance(type_, t.DecimalType) and isinstance(value, int):
-                return str(Decimal(value).scaleb(-type_.scale))
-            return str(value).upper() if isinstance(value, bool) else str(value)
-        case FieldAccess(arg=arg, index=i):
-            names = [f.name for f in arg.type.fields]  # type: ignore[union-attr]
-            return f"{text(arg, schema)}.{names[i]}"
-        case Call(function="CAST" | "TRY_CAST", args=(arg,)):
-            return f"{expr.function}({text(arg, schema)} AS {expr.type.sql()})"
-        case Call(function=function, args=args) if function in _INFIX and len(args) > 1:
-            return "(" + f" {function} ".join(text(a, schema) for a in args) + ")"
-        case Call(function=function, args=(arg,)) if function.startswith("IS "):
-            return f"{text(arg, schema)} {function}"
-        case Call(function=function, args=args) | PythonCall(function=function, args=args):
-            return f"{function}({', '.join(text(a, schema) for a in args)})"
-    return str(expr)

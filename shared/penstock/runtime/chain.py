@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.columnar.emitted import for_consumers
-from penstock.errors import InternalError, PenstockError
+from penstock.errors import InternalError, PenstockError, RecordError
 from penstock.functions.function_table import TaskFunctions
 from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.operators.factory import make_operator
@@ -347,8 +347,11 @@ class Chain:
         """Remember the operator that raised the error: the innermost one, which is named first. The error itself."""
         if self._blamed is None or self._blamed[0] is not err:
             self._blamed = (err, node)
-            if isinstance(err, PenstockError) and err.where is None:
-                err.where = f"operator '{node.node.name}' ({node.node.uid})"
+            if isinstance(err, PenstockError):
+                if err.where is None:
+                    err.where = f"operator '{node.node.name}' ({node.node.uid})"
+                elif isinstance(err, RecordError) and len(self.sources) == 1 and node not in self.sources:
+                    err.where = f"{err.where} (a row of '{self.sources[0].node.name}')"
         return err
 
     def blamed_operator(self, err: BaseException) -> str | None:

@@ -190,6 +190,7 @@ def _full_schema(
                 type=column.type,
                 line=column.position.line,
                 column=column.position.column,
+                within=f"the declaration of column '{column.name}'",
                 zone=zone,
             )
         inputs[column.name] = ref

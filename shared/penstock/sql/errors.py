@@ -34,11 +34,20 @@ def position_in(sql: str, offset: int) -> Position:
 
 
 class Source:
-    """The text that is being bound. Gives the positions of syntax nodes in it."""
+    """The text that is being bound. Gives the positions of syntax nodes in it.
 
-    def __init__(self, text: str, *, view: str | None = None) -> None:
+    ``view``: the view whose text it is. ``target``: the statement's beginning (``INSERT INTO t``), for errors of rows.
+    """
+
+    def __init__(self, text: str, *, view: str | None = None, target: str = "") -> None:
         self.text = text
         self.view = view
+        self.target = target
+
+    @property
+    def within(self) -> str:
+        """What has the text, for errors of rows (``Call.within``); empty: the statement itself."""
+        return f"view '{self.view}'" if self.view else self.target
 
     def position(self, node: exp.Expression | None) -> Position:
         """Place of the first character that belongs to ``node``."""
@@ -49,7 +58,7 @@ class Source:
 
     def where(self, node: exp.Expression | None) -> str:
         """The position of a syntax node, for errors."""
-        suffix = f" of view '{self.view}'" if self.view else ""
+        suffix = f" of {self.within}" if self.view else ""
         return str(self.position(node)) + suffix
 
     def error(

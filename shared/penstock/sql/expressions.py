@@ -82,7 +82,8 @@ class ExpressionBinder:
     def call(self, name: str, args: list[Expr], node: exp.Expression, type_: Any = None) -> Expr:
         """A typed call with the position of ``node``."""
         place = self.source.position(node)
-        return make_call(name, args, type=type_, line=place.line, column=place.column, zone=self.zone)
+        line, column, within = place.line, place.column, self.source.within
+        return make_call(name, args, type=type_, line=line, column=column, within=within, zone=self.zone)
 
     # -- the cases ------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def bind_insert(catalog: Catalog, config: Mapping[str, str], insert: Insert) -> 
             ),
         )
     label = insert.options.get(UID_HINT)
-    binder = QueryBinder(catalog, config, Source(insert.text))
+    binder = QueryBinder(catalog, config, Source(insert.text, target=f"INSERT INTO {table.name}"))
     fixed = static_partition(binder, insert, table)
     ref = sink_ref(
         with_options(table, options),
@@ -159,7 +159,8 @@ def _fit(
     for at, (column, field_) in enumerate(zip(given, targets, strict=True)):
         if not assignable(column.type, nullable(field_.type)):
             raise _mismatch(binder, insert, table.name, given, targets, at)
-        values[field_.name] = _assigned(binder, relation.ref(column), field_)
+        item = _item(insert.query, at, len(given))
+        values[field_.name] = _assigned(binder, relation.ref(column), field_, table.name, item)
     for field_ in wanted:
         value = values.get(field_.name)
         if value is None:
@@ -173,7 +174,7 @@ def _fit(
                 )
             value = LiteralExpr(None, field_.type)
         values[field_.name] = value
-    expressions = [_assigned(binder, values[f.name], f) for f in table.schema.fields]
+    expressions = [_assigned(binder, values[f.name], f, table.name) for f in table.schema.fields]
     schema = t.Schema(
         tuple(t.Field(f.name, e.type) for f, e in zip(table.schema.fields, expressions, strict=True))
     )
@@ -197,8 +198,7 @@ def _mismatch(
 ) -> SqlError:
     """The error, in Flink's words, for a column whose values INSERT would narrow or change silently."""
     column, target = given[at], targets[at]
-    items = _items(insert.query)
-    item = items[at] if len(items) == len(given) else insert.query
+    item = _item(insert.query, at, len(given))
     written = item.this if isinstance(item, exp.Alias) else item
     known = item is not insert.query and isinstance(item, exp.Expression)
     value = _text(binder.source.text, written) if known else None
@@ -211,6 +211,12 @@ def _mismatch(
         where=binder.source.where(item),
         remedy=f"write {cast}, or declare {target.name} {column.type.sql()}",
     )
+
+
+def _item(query: exp.Expression, at: int, width: int) -> exp.Expression:
+    """The expression of column ``at`` of a query with ``width`` columns; the query itself if it has none for each."""
+    items = _items(query)
+    return items[at] if len(items) == width else query
 
 
 def _items(query: exp.Expression) -> list[exp.Expression]:
@@ -233,7 +239,19 @@ def _text(text: str, node: exp.Expression) -> str | None:
     return written if written.count("(") == written.count(")") and "\n" not in written else None
 
 
-def _assigned(binder: QueryBinder, value: Expr, target: t.Field) -> Expr:
+def _assigned(
+    binder: QueryBinder, value: Expr, target: t.Field, table: str, item: exp.Expression | None = None
+) -> Expr:
+    """``value`` as the type of the column ``target`` of ``table``. ``item``: its expression in the text."""
     if value.type.with_nullable(True) == target.type.with_nullable(True):
         return value
-    return make_call("CAST", [value], type=target.type.with_nullable(value.type.nullable), zone=binder.zone)
+    place = binder.source.position(item)
+    return make_call(
+        "CAST",
+        [value],
+        type=target.type.with_nullable(value.type.nullable),
+        line=place.line,
+        column=place.column,
+        within=f"INSERT INTO {table} ({target.name})",
+        zone=binder.zone,
+    )

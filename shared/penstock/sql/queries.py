@@ -83,7 +83,8 @@ class QueryBinder:
     def call(self, name: str, args: list[Expr], node: exp.Expression | None = None) -> Expr:
         """A typed call with the position of ``node``."""
         place = self.source.position(node)
-        return make_call(name, args, line=place.line, column=place.column, zone=self.zone)
+        line, column, within = place.line, place.column, self.source.within
+        return make_call(name, args, line=line, column=column, within=within, zone=self.zone)
 
     def project(self, relation: Relation, outputs: Sequence[tuple[str, Expr]]) -> Relation:
         """The relation of named expressions."""

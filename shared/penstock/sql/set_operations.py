@@ -76,6 +76,13 @@ def _cast_all(ctx: QueryBinder, relation: Relation, types: list[t.LogicalType]) 
     for column, type_ in zip(relation.visible, types, strict=True):
         ref: Expr = relation.ref(column)
         if column.type.with_nullable(True) != type_.with_nullable(True):
-            ref = make_call("CAST", [ref], type=type_.with_nullable(column.type.nullable), zone=ctx.zone)
+            within = f"column '{column.name}' of a set operation"
+            ref = make_call(
+                "CAST",
+                [ref],
+                type=type_.with_nullable(column.type.nullable),
+                within=within,
+                zone=ctx.zone,
+            )
         outputs.append((column.name, ref))
     return ctx.project(relation, outputs)

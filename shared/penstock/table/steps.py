@@ -45,6 +45,10 @@ class CallSource(Source):
         super().__init__("")
         self._call = call
 
+    @property
+    def within(self) -> str:
+        return self._call
+
     def position(self, node: exp.Expression | None) -> Position:
         return CallPosition(text=self._call)
 

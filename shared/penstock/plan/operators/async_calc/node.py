@@ -9,7 +9,7 @@ from penstock.jobgraph.specs import AsyncCalcSpec
 from penstock.plan import soundness
 from penstock.plan.lineage import Relation, bounded, expression
 from penstock.plan.node import Node, Unary
-from penstock.plan.words import text
+from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.plan import soundness
 from penstock.plan.lineage import bounded, expression, opaque
 from penstock.plan.node import Node, Unary
 from penstock.plan.rewriting import below_own_columns
-from penstock.plan.words import text
+from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from penstock.plan.columns import Mapping_, kept_columns, moved, referenced
 from penstock.plan.lineage import bounded, expression, opaque
 from penstock.plan.node import Node, Unary
 from penstock.plan.properties import Properties
-from penstock.plan.words import text
+from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

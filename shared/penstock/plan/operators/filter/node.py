@@ -10,7 +10,7 @@ from penstock.plan.conditions import compared_with_constants, factored, never_tr
 from penstock.plan.lineage import Relation, expression
 from penstock.plan.node import Node, Unary
 from penstock.plan.rewriting import conjunction, conjuncts
-from penstock.plan.words import text
+from penstock.functions.expression_text import text
 from penstock.types.logical import BooleanType, Schema
 
 if TYPE_CHECKING:

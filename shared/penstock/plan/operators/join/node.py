@@ -15,7 +15,8 @@ from penstock.plan.columns import Mapping_, moved, referenced, renamed
 from penstock.plan.node import Binary, Node
 from penstock.plan.properties import Properties
 from penstock.plan.rewriting import conjuncts
-from penstock.plan.words import key_pairs, text
+from penstock.functions.expression_text import text
+from penstock.plan.words import key_pairs
 from penstock.types.durations import shifted
 from penstock.types.logical import LogicalType, Schema
 

@@ -12,7 +12,7 @@ from penstock.plan.operators.scan.node import Scan
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import conjuncts
 from penstock.plan.state_size import join_words
-from penstock.plan.words import text
+from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
