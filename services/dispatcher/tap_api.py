@@ -72,7 +72,7 @@ class TapApi:
 
     async def _edges(self, request: Request) -> views.JobEdges:
         details = await self._directory.details(request.path_params["job"])
-        return views.JobEdges(edges=[edge.row for edge in views.edges(details)])
+        return views.JobEdges(edges=views.offered(details))
 
     async def _tap(self, request: Request) -> Response:
         rows = number_of(request, "rows", ROWS)

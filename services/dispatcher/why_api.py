@@ -27,7 +27,10 @@ FAILED_MS = 24 * 3_600_000
 
 class Verdicts(Shape, frozen=True, kw_only=True):
     """``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed. ``unanswered``:
-    the ids of jobs whose masters did not answer in time. What is said of these is from their logs."""
+    the ids of jobs whose masters did not answer in time. What is said of these is from their logs.
+
+    A query that failed has told its client so; it has no verdict here.
+    """
 
     jobs: list[Verdict]
     unanswered: list[str] = []
@@ -44,7 +47,7 @@ class WhyApi:
 
     def endpoints(self) -> list[Endpoint]:
         """All endpoints."""
-        many = "Of each job that has not ended, and of the latest that failed."
+        many = "Of each job that has not ended, and of the latest that failed, queries of clients apart."
         one = "What is wrong with a job, why, and what to do."
         return [
             get("/jobs/why", self._all, Verdicts, note=many, ours=True),
@@ -64,8 +67,11 @@ class WhyApi:
         """The verdicts about these jobs. ``ended``: the latest first."""
         now_ms = self._clock.now_ms()
         since_ms = now_ms - FAILED_MS
-        failed = [j.job_id for j in ended if j.status is JobStatus.FAILED and (j.end_ms or 0) > since_ms]
-        failed = failed[:FAILED_JOBS]
+        failed = [
+            job.job_id
+            for job in ended
+            if job.status is JobStatus.FAILED and not job.interactive and (job.end_ms or 0) > since_ms
+        ][:FAILED_JOBS]
         self._failed = {job_id: known for job_id, known in self._failed.items() if job_id in failed}
         for job_id in failed:
             if job_id not in self._failed:

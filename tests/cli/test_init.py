@@ -37,6 +37,15 @@ def test_files_that_are_there_are_kept(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["job.py"]
 
 
+def test_other_files_stay_and_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "data").mkdir()
+    new_project(str(tmp_path))
+    said = capsys.readouterr().out
+    assert "is not empty: 2 files and folders stay as before; job.py, test_job.py" in said
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
 @pytest.mark.cluster
 def test_the_job_of_a_new_project_runs(tmp_path: Path) -> None:
     new_project(str(tmp_path / "words"))

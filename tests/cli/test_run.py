@@ -32,7 +32,7 @@ def test_file_and_module(file: Path | None, python: Path | None, want: tuple[Pat
 
 @pytest.mark.parametrize(
     ("file", "python", "remedy"),
-    [(None, None, "name a job"), (YAML, PY, "leave it out"), (PY, PY, "imports")],
+    [(None, None, ".json, .zip, .whl"), (YAML, PY, "leave it out"), (PY, PY, "imports")],
 )
 def test_refused(file: Path | None, python: Path | None, remedy: str) -> None:
     with pytest.raises(SpecError) as refused:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from penstock.api import execution
 from penstock.jobgraph.plain_secrets import plain_secrets
 from penstock.sql.session import SqlSession
 
@@ -44,3 +47,26 @@ def test_the_configuration() -> None:
     assert [words.partition(" is ")[0] for words in result.warnings] == [
         "'user.api-key' of the configuration"
     ]
+
+
+@pytest.mark.parametrize("warned", [False, True])
+def test_a_program_that_submits_is_warned_once(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, warned: bool
+) -> None:
+    options = f"{SERVERS}, {SASL}, {JAAS.format(word='a-plain-word')}"
+    *_, result = SqlSession({"execution.engine": "streaming"}).run_script(SQL.format(options=options))
+    assert result.job is not None
+    sent: list[Any] = []
+
+    class Client:
+        def __init__(self, address: str) -> None: ...
+
+        submit = staticmethod(sent.append)
+
+    monkeypatch.setattr(execution, "ClusterClient", Client)
+    monkeypatch.setattr(execution, "_submitted", 0)
+    monkeypatch.setattr(execution, "_detached", None)
+    execution.submit(result.job.job_graph, {"rest.address": "http://cluster"}, warned=warned)
+    said = [str(found.message).partition(" is ")[0] for found in recwarn]
+    assert said == ([] if warned else ["'properties.sasl.jaas.config' of a kafka table"])
+    assert len(sent) == 1

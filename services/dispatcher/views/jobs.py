@@ -58,6 +58,8 @@ class JobRow(Times, frozen=True, kw_only=True):
     scheduler_type: str = msgspec.field(name="schedulerType", default=SCHEDULER)
     # Of ours: the attempt of the job, counted from 1.
     attempt: int
+    # Of ours: a query whose rows go to the client that asked it, such as a SELECT.
+    interactive: bool = False
 
 
 class JobsOverview(Shape, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ def job_row(job: JobOverview, now_ms: int) -> JobRow:
         tasks={"total": sum(counts.values()), **counts},
         job_type=job.job_type,
         attempt=job.attempt,
+        interactive=job.interactive,
     )
 
 

@@ -117,6 +117,17 @@ def edges(details: JobDetails) -> list[Edge]:
     return found
 
 
+def offered(details: JobDetails) -> list[EdgeRow]:
+    """The edges as they are offered: those with rows of data, the nearest to the sinks first, then those over which
+    enumerators send the splits that are to be read."""
+    enumerators = {
+        vertex.id for vertex in details.vertices if any(o["kind"] == "enumerator" for o in vertex.operators)
+    }
+    known = edges(details)
+    data = [edge.row for edge in known if edge.source not in enumerators]
+    return data[::-1] + [edge.row for edge in known if edge.source in enumerators]
+
+
 def places(details: JobDetails, edge: Edge) -> dict[str, dict[str, int]]:
     """Task manager → allocation id → how many subtasks in it send over the edge now."""
     found: dict[str, dict[str, int]] = {}

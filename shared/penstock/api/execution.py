@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from penstock.api.client import ClusterClient, raise_if_cancelled
 from penstock.api.job_status import CompletableFuture, JobID, JobStatus
 from penstock.config import ENGINE, REST_ADDRESS, is_cluster_option
 from penstock.errors import PenstockError, UnsupportedError
+from penstock.jobgraph.plain_secrets import plain_secrets
 from penstock.log_events import EventLog
 from penstock.plan.engine import ENGINE_VARIABLE
 
@@ -280,10 +282,12 @@ def _of_cluster(config: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in config.items() if is_cluster_option(key)}
 
 
-def submit(graph: JobGraph, config: Mapping[str, str]) -> JobClient:
+def submit(graph: JobGraph, config: Mapping[str, str], *, warned: bool = False) -> JobClient:
     """Send the job to the configured cluster; without one, start an embedded cluster that has
-    enough slots and ends with the job."""
+    enough slots and ends with the job. ``warned``: a SQL session has warned of the job's plain secrets."""
     global _submitted
+    for words in () if warned else plain_secrets(graph):
+        warnings.warn(words, stacklevel=3)
     address = REST_ADDRESS.read(config) or os.environ.get(CLUSTER_VARIABLE)
     cluster: Any = None
     if not address and _kept is not None:

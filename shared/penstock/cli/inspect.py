@@ -12,21 +12,27 @@ from penstock.cli.jobs import SPARK_STARTS
 from penstock.cli.showing import find_job, last_checkpoint, print_table, when
 
 
-def list_jobs(url: str, format_: str) -> None:
-    """Print the jobs of a cluster, newest first."""
+def list_jobs(url: str, format_: str, *, every: bool = False) -> None:
+    """Print the jobs of a cluster, newest first. Queries of clients that have ended are left out unless ``every``."""
     with ClusterClient(url, patience_s=2) as client:
         jobs = sorted(client.jobs(), key=lambda j: -j["start-time"])
+    # A dispatcher of an earlier version does not say which jobs are queries.
+    ended = [j["jid"] for j in jobs if j.get("interactive") and j["state"] in TERMINAL and not every]
+    jobs = [j for j in jobs if j["jid"] not in set(ended)]
     if format_ == "json":
         print(json.dumps(jobs, indent=2))
         return
+    left_out = f"{len(ended)} {'query' if len(ended) == 1 else 'queries'} that ended: penstock list --all"
     if not jobs:
-        print("no jobs")
+        print(f"no jobs ({left_out})" if ended else "no jobs")
         return
     rows = [
         [j["jid"], j["name"], j["state"], when(j["start-time"]), f"{j['duration'] / 1000:.1f} s"]
         for j in jobs
     ]
     print_table(["job id", "name", "state", "started", "duration"], rows)
+    if ended:
+        print(f"({left_out})")
 
 
 def cancel_job(url: str, start: str, format_: str = "text") -> None:

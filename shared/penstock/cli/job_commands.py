@@ -101,11 +101,17 @@ def checkpoint(
     take_checkpoint(cluster or DEFAULT_CLUSTER, job_id, full=full, format_=format)
 
 
-def list_(cluster: Cluster = None, format: TableFormat = "table") -> None:
+def list_(
+    every: Annotated[
+        bool, typer.Option("--all", help="Also the queries (SELECT) of clients that have ended.")
+    ] = False,
+    cluster: Cluster = None,
+    format: TableFormat = "table",
+) -> None:
     """List the jobs of a cluster."""
     from penstock.cli.inspect import list_jobs
 
-    list_jobs(cluster or DEFAULT_CLUSTER, format)
+    list_jobs(cluster or DEFAULT_CLUSTER, format, every=every)
 
 
 def cancel(

@@ -94,6 +94,10 @@ def new_project(folder: str) -> None:
             got=", ".join(there),
             remedy="name another folder: penstock init FOLDER",
         )
+    others = sum(1 for _ in root.iterdir()) if root.exists() else 0
+    if others:
+        kept = "1 file or folder stays" if others == 1 else f"{others} files and folders stay"
+        typer.echo(f"{folder} is not empty: {kept} as before; {', '.join(_FILES)} are added")
     root.mkdir(parents=True, exist_ok=True)
     for file, text in _FILES.items():
         (root / file).write_text(text.format(name=name) if file in ("README.md", "pyproject.toml") else text)

@@ -22,6 +22,7 @@ from penstock.cli.savepoint_paths import locate
 from penstock.cli.sql import FORMATS, read_script, run_sql
 from penstock.config import PIPELINE_NAME
 from penstock.errors import PenstockError, SpecError, nearest, nested_too_deeply
+from penstock.jobgraph.plain_secrets import plain_secrets
 from penstock.plan.compiled import VERSION_FIELD
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def job_file(file: Path | None, python: Path | None) -> tuple[Path, Path | None]
         if python is None:
             raise SpecError(
                 "there is nothing to run", expected="penstock run FILE", got="no FILE",
-                remedy="name a job: a file " + ", ".join(KINDS),
+                remedy="name a job: a file " + ", ".join((*KINDS, *PACKAGES)),
             )  # fmt: skip
         return python, None
     if python is not None and file.suffix != ".sql":
@@ -141,6 +142,7 @@ def run_package(
         if detached:
             print(job_id)
             return
+        _say_logs(cluster, job_id)
         job = _follow(client, job_id)
         raise_if_cancelled(job, job_id, job["name"])
 
@@ -172,6 +174,10 @@ def _run_program(
     from penstock.api.planner import program_lines, program_raised
     from penstock.compat import pyflink
 
+    def follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
+        _say_logs(cluster, job_id)
+        return _follow(client, job_id)
+
     parallelism = int(config.get("parallelism.default", "1"))
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
@@ -181,7 +187,7 @@ def _run_program(
             raise program_raised(err, str(file)) from err
         os.environ[execution.CLUSTER_VARIABLE] = access.client.url
         settings.set_defaults({**access.defaults(), **config})
-        execution.wait_with(_follow)
+        execution.wait_with(follow)
         if detached:
             execution.detach(lambda job_id: print(job_id, flush=True))
         pyflink.install()
@@ -204,6 +210,12 @@ def _run_program(
                 where=str(file),
                 remedy="call env.execute() at the end of the program; one that only prints a plan is run by python",
             )
+
+
+def _say_logs(cluster: str | None, job_id: str) -> None:
+    """Say where the job's output is read. A cluster of this process prints it here; a standing one keeps it."""
+    if cluster is not None:
+        print(f"[job {job_id} runs; its output: penstock logs {job_id[:8]} -f]", file=sys.stderr, flush=True)
 
 
 def _follow(client: ClusterClient, job_id: str) -> dict[str, Any]:
@@ -349,6 +361,8 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
     with ClusterAccess(cluster, slots=max(8, 4 * parallelism), slot_output=sys.stdout) as access:
         access.prepare()
         graph = plan_file(file, spec)
+        for words in plain_secrets(graph):
+            print(f"warning: {words}", file=sys.stderr, flush=True)
         specs = [o.spec for v in graph.vertices for o in v.operators]
         sinks = [spec for spec in specs if isinstance(spec, SinkSpec)]
         collect = next((s for s in sinks if s.connector == "collect"), None)
@@ -363,6 +377,8 @@ def _run_spec(file: Path, spec: JobSpec, cluster: str | None, detached: bool, fo
             return
 
         def wait(job_id: str) -> None:
+            if collect is None:
+                _say_logs(cluster, job_id)
             with Watching(client, job_id, graph.config):
                 _await(client, graph, collect, job_id, format_)
 

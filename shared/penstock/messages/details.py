@@ -75,6 +75,8 @@ class JobOverview(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     tasks: dict[str, int] = {}
     job_type: str = "STREAMING"
+    #: A query whose rows go to the client that asked it, such as a SELECT: it says nothing of jobs that somebody runs.
+    interactive: bool = False
 
 
 class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
@@ -134,4 +136,5 @@ class JobDetails(Message, frozen=True, kw_only=True, tag="job-details-reply"):
             attempt=self.attempt,
             tasks=tasks,
             job_type=self.job_type,
+            interactive=self.result_schema is not None,
         )

@@ -49,7 +49,9 @@ class AssignWatermarksOperator(WatermarkMaker):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         spec = self._spec
-        self._event_times = EventTimes(spec.watermark, lambda e: compile_expr(e, ctx.function, ctx.input_schemas[0]))
+        self._event_times = EventTimes(
+            spec.watermark, lambda e: compile_expr(e, ctx.function, ctx.input_schemas[0])
+        )
         if spec.timestamp_function is not None:
             from penstock.operators.python import RecordTimeOperator
 

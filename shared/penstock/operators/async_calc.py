@@ -36,7 +36,11 @@ class AsyncCalcOperator(AskingOperator):
     def open(self, ctx: OperatorContext, restored: RestoredState | None) -> None:
         super().open(ctx, restored)
         self._calls = [
-            (call, user_callable(call, ctx.function), [compile_expr(a, ctx.function, ctx.input_schemas[0]) for a in call.args])
+            (
+                call,
+                user_callable(call, ctx.function),
+                [compile_expr(a, ctx.function, ctx.input_schemas[0]) for a in call.args],
+            )
             for call in self._spec.calls
         ]
         self._at_once = ASYNC_OPERATIONS.read(ctx.config)

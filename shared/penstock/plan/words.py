@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.jobgraph.specs import SortKey, WindowSpec
     from penstock.types.logical import Schema
 
+
 def key_pairs(left: Schema, right: Schema, left_keys: Sequence[int], right_keys: Sequence[int]) -> str:
     """The equalities of a join in words."""
     a, b = left.names, right.names

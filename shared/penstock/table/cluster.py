@@ -35,13 +35,13 @@ def submit(graph: JobGraph, config: Mapping[str, str]) -> execution.JobClient:
     first job starts. A job that needs more slots or other cluster settings than the embedded
     cluster has gets one of its own."""
     if REST_ADDRESS.read(config) or os.environ.get(execution.CLUSTER_VARIABLE):
-        return execution.submit(graph, config)
+        return execution.submit(graph, config, warned=True)
     address = shared_cluster(graph, config)
     if address is None:
-        return execution.submit(graph, config)
+        return execution.submit(graph, config, warned=True)
     of_job = {key: value for key, value in graph.config.items() if not is_cluster_option(key)}
     graph = msgspec.structs.replace(graph, config=of_job)
-    client = execution.submit(graph, {**config, REST_ADDRESS.key: address})
+    client = execution.submit(graph, {**config, REST_ADDRESS.key: address}, warned=True)
     _left.append((client, graph.name))
     return client
 

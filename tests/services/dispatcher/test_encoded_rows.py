@@ -23,7 +23,12 @@ def row(job_id: str, name: str = "a job", status: JobStatus = JobStatus.RUNNING,
     [
         [],
         [row("a")],
-        [row("a", ODD), row("b", "", JobStatus.FAILED, end_ms=1_500), row("c", ODD, end_ms=2_000)],
+        [
+            row("a", ODD),
+            row("b", "", JobStatus.FAILED, end_ms=1_500),
+            row("c", ODD, end_ms=2_000),
+            row("d", interactive=True),
+        ],
     ],
 )
 def test_the_json_is_that_of_the_view_at_each_moment(rows: list[JobOverview]) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import config as conf
@@ -23,7 +24,7 @@ from penstock_services.common.http import NotFoundError
 from penstock_services.common.security.roles import Role
 from penstock_services.dispatcher import tap_api
 from penstock_services.dispatcher.tap_api import TapApi, the_edge
-from penstock_services.dispatcher.views.taps import edges, merged, places
+from penstock_services.dispatcher.views.taps import edges, merged, offered, places
 
 R = ExecutionState.RUNNING
 
@@ -49,6 +50,26 @@ def details(status: JobStatus = JobStatus.RUNNING, state: ExecutionState = R) ->
             VertexDetails(id="b", name="Sink", parallelism=1, max_parallelism=1, inputs=[edge]),
         ],
     )  # fmt: skip
+
+
+def test_edges_with_data_are_offered_first_and_the_last_of_them_before_the_others() -> None:
+    def vertex(name: str, kind: str, *before: str) -> VertexDetails:
+        operators = [{"uid": name, "name": name, "kind": kind}]
+        inputs = [{"id": b, "edge": f"{b}{name}", "ship_strategy": "HASH", "tag": None} for b in before]
+        return VertexDetails(
+            id=name, name=name, parallelism=1, max_parallelism=1, operators=operators, inputs=inputs
+        )
+
+    job = msgspec.structs.replace(
+        details(),
+        vertices=[
+            vertex("e", "enumerator"),
+            vertex("r", "source", "e"),
+            vertex("a", "group-aggregate", "r"),
+            vertex("s", "sink", "a"),
+        ],
+    )
+    assert [(edge.name, edge.id) for edge in offered(job)] == [("e3", "as"), ("e2", "ra"), ("e1", "er")]
 
 
 def test_edges_by_id_and_by_name() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.messages.details import CheckpointDetails, JobDetails, SubtaskDetails, VertexDetails
 from penstock.messages.states import ExecutionState, JobStatus
+from penstock_services.dispatcher.active_jobs import ActiveJobs
 from penstock_services.dispatcher.why.findings import ENDED_WATERMARK_MS, Severity, count, span
 from penstock_services.dispatcher.why.verdict import verdict
+from penstock_services.dispatcher.why_api import WhyApi
 
 NOW = 1_700_000_000_000
 
@@ -228,6 +231,18 @@ def test_a_failure_shows_the_users_line(status: str, severity: Severity, begins:
 def test_an_old_failure_is_no_news() -> None:
     old = {**ERROR, "timestamp_ms": NOW - 3_600_000}
     assert codes(job(exceptions=[old])) == []
+
+
+async def test_a_query_that_failed_has_no_verdict_among_jobs() -> None:
+    failed = {"status": JobStatus.FAILED, "end_ms": 1_000}
+    known = {x: job(job_id=x, name=x, result_schema=y, **failed) for x, y in (("a", None), ("b", {}))}
+
+    async def details(job_id: str) -> JobDetails:
+        return known[job_id]
+
+    api = WhyApi(SimpleNamespace(details=details), SimpleNamespace(now_ms=lambda: 2_000))  # type: ignore[arg-type]
+    found = await api.verdicts(ActiveJobs([]), [d.overview() for d in known.values()])
+    assert [verdict.name for verdict in found.jobs] == ["a"]
 
 
 def test_a_job_that_waits_for_slots() -> None:

@@ -4257,7 +4257,7 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description Of each job that has not ended, and of the latest that failed. */
+                /** @description Of each job that has not ended, and of the latest that failed, queries of clients apart. */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -6606,6 +6606,8 @@ export interface components {
             attempt: number;
             duration: number;
             "end-time": number;
+            /** @default false */
+            interactive: boolean;
             jid: string;
             /** @default STREAMING */
             jobType: string;
@@ -7798,6 +7800,8 @@ export interface components {
          * Verdicts
          * @description ``GET /jobs/why``: of each job that has not ended, the latest first; then of the latest that failed. ``unanswered``:
          *         the ids of jobs whose masters did not answer in time. What is said of these is from their logs.
+         *
+         *         A query that failed has told its client so; it has no verdict here.
          */
         Verdicts: {
             jobs: components["schemas"]["Verdict"][];

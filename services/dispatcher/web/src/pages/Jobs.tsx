@@ -9,7 +9,7 @@ import { Badge, Card, Empty, Loading, Segments, State } from "../ui/parts";
 
 type Row = Schemas["JobRow"];
 type Key = "state" | "name" | "start-time" | "duration" | "tasks" | "end-time";
-type Shown = "all" | "active" | "ended" | "failed";
+type Shown = "jobs" | "active" | "ended" | "failed" | "queries";
 
 const COLUMNS: { key: Key; text: string; wide?: boolean; number?: boolean }[] = [
   { key: "state", text: "State" },
@@ -25,6 +25,9 @@ const ENDED = new Set(["FINISHED", "CANCELED", "FAILED"]);
 export function chosen(rows: Row[], shown: Shown, words: string, by: Key, down: boolean): Row[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
+    // A SELECT that has ended was answered to its client; here it would only hide the jobs.
+    const query = row.interactive && ENDED.has(row.state);
+    if (shown === "queries" ? !row.interactive : query) return false;
     if (shown === "active" && ENDED.has(row.state)) return false;
     if (shown === "ended" && !ENDED.has(row.state)) return false;
     if (shown === "failed" && row.state !== "FAILED") return false;
@@ -42,7 +45,7 @@ export function chosen(rows: Row[], shown: Shown, words: string, by: Key, down: 
 
 export function JobsPage(): ReactElement {
   const { value } = useTopic("overview");
-  const [shown, setShown] = useState<Shown>("all");
+  const [shown, setShown] = useState<Shown>("jobs");
   const [words, setWords] = useState("");
   const [sort, setSort] = useState<{ by: Key; down: boolean }>({ by: "start-time", down: true });
   const rows = useMemo(() => (value ? chosen(value.jobs, shown, words, sort.by, sort.down) : []), [value, shown, words, sort]);
@@ -62,10 +65,11 @@ export function JobsPage(): ReactElement {
         <Segments
           label="Which jobs"
           items={[
-            { key: "all", text: "All" },
+            { key: "jobs", text: "Jobs" },
             { key: "active", text: "Active" },
             { key: "ended", text: "Ended" },
             { key: "failed", text: "Failed" },
+            { key: "queries", text: "Queries" },
           ]}
           value={shown}
           onChange={setShown}

@@ -16,7 +16,7 @@ export function OverviewPage(): ReactElement {
   const trouble = why.filter((v) => v.severity === "error" || v.severity === "warning");
   const notes = why.filter((v) => v.severity === "info" && v.findings.length > 0);
   const well = why.filter((v) => v.severity === null || v.severity === "info");
-  const ended = jobs.filter((job) => job["end-time"] >= 0).slice(0, 6);
+  const ended = jobs.filter((job) => job["end-time"] >= 0 && !job.interactive).slice(0, 6);
   const used = overview["slots-total"] - overview["slots-available"];
   return (
     <div className="stack">

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.functions.expr import PythonCall
+from penstock.functions.expression_text import text
 from penstock.jobgraph.specs import AsyncCalcSpec
 from penstock.plan import soundness
 from penstock.plan.lineage import Relation, bounded, expression
 from penstock.plan.node import Node, Unary
-from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.functions.expr import Expr
+from penstock.functions.expression_text import text
 from penstock.jobgraph.specs import TableFunctionSpec
 from penstock.plan import soundness
 from penstock.plan.lineage import bounded, expression, opaque
 from penstock.plan.node import Node, Unary
 from penstock.plan.rewriting import below_own_columns
-from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

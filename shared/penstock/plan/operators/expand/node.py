@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.functions.expr import Expr
+from penstock.functions.expression_text import text
 from penstock.jobgraph.specs import ExpandSpec
 from penstock.plan import soundness
 from penstock.plan.columns import Mapping_, kept_columns, moved, referenced
 from penstock.plan.lineage import bounded, expression, opaque
 from penstock.plan.node import Node, Unary
 from penstock.plan.properties import Properties
-from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:

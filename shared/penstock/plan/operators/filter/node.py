@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.functions.expr import Expr
+from penstock.functions.expression_text import text
 from penstock.plan import soundness
 from penstock.plan.conditions import compared_with_constants, factored, never_true
 from penstock.plan.lineage import Relation, expression
 from penstock.plan.node import Node, Unary
 from penstock.plan.rewriting import conjunction, conjuncts
-from penstock.functions.expression_text import text
 from penstock.types.logical import BooleanType, Schema
 
 if TYPE_CHECKING:

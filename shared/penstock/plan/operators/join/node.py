@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock.functions.expr import Expr, input_refs
+from penstock.functions.expression_text import text
 from penstock.jobgraph import specs as s
 from penstock.jobgraph.loading import loaded
 from penstock.plan import lineage as words
@@ -15,7 +16,6 @@ from penstock.plan.columns import Mapping_, moved, referenced, renamed
 from penstock.plan.node import Binary, Node
 from penstock.plan.properties import Properties
 from penstock.plan.rewriting import conjuncts
-from penstock.functions.expression_text import text
 from penstock.plan.words import key_pairs
 from penstock.types.durations import shifted
 from penstock.types.logical import LogicalType, Schema

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import UnsupportedError
 from penstock.functions.expr import Call, InputRef
+from penstock.functions.expression_text import text
 from penstock.jobgraph import specs as s
 from penstock.plan.operators.project.node import Project
 from penstock.plan.operators.scan.node import Scan
 from penstock.plan.properties import Analysis
 from penstock.plan.rewriting import conjuncts
 from penstock.plan.state_size import join_words
-from penstock.functions.expression_text import text
 from penstock.types.logical import Schema
 
 if TYPE_CHECKING:
