@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from penstock.cli import main, run, savepoint
 from penstock.cli.options import DEFAULT_CLUSTER
 from penstock.errors import SnapshotError, SpecError
+from penstock.messages.slot import StateHandle
 from penstock.snapshots.compatibility import Difference, Mapped
+from penstock.snapshots.manifest import CheckpointManifest, VertexState
 from penstock.snapshots.verifying import Verified
 from penstock.store import open_store
 
@@ -205,6 +207,30 @@ def test_a_difference_in_words(capsys):
 )
 def test_schemas(schema, text):
     assert savepoint.types_of(schema) == text
+
+
+@pytest.mark.parametrize(
+    ("stored", "inline", "text"),
+    [
+        (0, 2, "in the manifest itself; no object beside it is needed"),
+        (1, 0, "in 1 object"),
+        (2, 1, "in the manifest and 2 objects"),
+    ],
+)
+def test_where_the_state_of_a_savepoint_lies(stored, inline, text):
+    """State up to 64 KiB a subtask lies in the manifest: 0 objects beside it are no fault."""
+    parts = [{"key": f"./k{n}"} for n in range(stored)] + [{"inline": b"x"}] * inline
+    handles = tuple(
+        StateHandle(vertex_id="v", subtask_index=n, checkpoint_id=1, **part) for n, part in enumerate(parts)
+    )
+    vertex = VertexState(
+        vertex_id="v", name="v", uids=("u",), parallelism=len(parts), max_parallelism=128, handles=handles
+    )
+    manifest = CheckpointManifest(
+        job_id="j", job_name="j", checkpoint_id=1, kind="savepoint", timestamp_ms=0, job_attempt=1, epoch=1,
+        vertices=(vertex,),
+    )  # fmt: skip
+    assert savepoint.places(manifest) == text
 
 
 async def test_what_lies_in_a_folder_of_savepoints(tmp_path):

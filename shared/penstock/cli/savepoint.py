@@ -172,7 +172,7 @@ def inspect(path: str, cluster: str | None, format_: str, *, every_block: bool =
         f"{manifest.kind} {manifest.checkpoint_id} of job {manifest.job_id} ({manifest.job_name}), "
         f"attempt {manifest.job_attempt}\n"
         f"format {manifest.version}, written by Penstock {manifest.written_by or '(unknown)'}; "
-        f"{manifest.full_size_bytes:,} bytes in {len(manifest.object_keys())} objects\n{folder}"
+        f"{manifest.full_size_bytes:,} bytes {places(manifest)}\n{folder}"
     )
     rows: list[list[Any]] = []
     for operator in operators:
@@ -184,6 +184,17 @@ def inspect(path: str, cluster: str | None, format_: str, *, every_block: bool =
         ]
     print_table(["uid", "operator / state", "kind", "schema", "rows", "bytes"], rows)
     print(checked(opened.verified))
+
+
+def places(manifest: CheckpointManifest) -> str:
+    """Where the state lies: small snapshots lie in the manifest itself."""
+    handles = [handle for vertex in manifest.vertices for handle in vertex.handles]
+    inline = any(h.inline is not None or any(link.inline is not None for link in h.chain) for h in handles)
+    count = len(manifest.object_keys())
+    objects = f"{count} object{'' if count == 1 else 's'}"
+    if not count:
+        return "in the manifest itself; no object beside it is needed"
+    return f"in the manifest and {objects}" if inline else f"in {objects}"
 
 
 def checked(verified: Verified | None) -> str:
