@@ -108,16 +108,18 @@ def test_tables_and_checkpoints_in_a_store(
             # The tables wait for it, or the job restarts, which needs its checkpoints there: it goes on by itself.
             store.kill()
             store.start()
-        else:
-            saved = client.location(job_id, client.stop(job_id, f"{store.url}/savepoints"), "savepoint")
-            assert saved.startswith(store.url)
             until(
-                lambda: client.job(job_id)["state"] == "FINISHED",
-                "the stop",
+                lambda: client.checkpoints(job_id)["counts"]["completed"] >= 4,
+                "a checkpoint after the restart of the store",
                 lambda: client.exceptions(job_id),
             )
-            job_id = submitted({**CONFIG, "execution.state-recovery.path": saved})
-            reached(job_id, 1)
-            kill_slot(job_id)
+        saved = client.location(job_id, client.stop(job_id, f"{store.url}/savepoints"), "savepoint")
+        assert saved.startswith(store.url)
+        until(
+            lambda: client.job(job_id)["state"] == "FINISHED", "the stop", lambda: client.exceptions(job_id)
+        )
+        job_id = submitted({**CONFIG, "execution.state-recovery.path": saved})
+        reached(job_id, 1)
+        kill_slot(job_id)
         client.raise_if_failed(job_id, client.wait(job_id))
     tables.compare()
