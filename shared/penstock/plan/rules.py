@@ -71,8 +71,9 @@ def merge_window_table(node: n.Node) -> n.Node:
         table = table.input
     if not isinstance(table, n.WindowTable):
         return node
-    if table.keys and not _same_session_keys(node, steps, table):
-        return node
+    session = table.window.kind == "session"
+    if session and not _same_session_keys(node, steps, table):
+        return node  # The sessions of more rows, or of fewer, than those of a group.
     width = len(table.input.schema)
     sides = {width, width + 1, width + 2}
     # The origin of each column of the current step, as an expression over the table's input.
@@ -83,6 +84,8 @@ def merge_window_table(node: n.Node) -> n.Node:
         if isinstance(step, n.Filter):
             for part in conjuncts(substitute(step.condition, exprs)):
                 if not input_refs(part) & sides:
+                    if session and not input_refs(part) <= set(table.keys):
+                        return node  # Leaving a row out could split its session in two.
                     conditions.append(part)
                 elif input_refs(part) <= sides and is_deterministic(part):
                     of_windows.append(part)
