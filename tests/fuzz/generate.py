@@ -65,6 +65,7 @@ class Generator(Expressions):
             (2, self._base), (3, self._projected), (5, self._grouped), (5, self._joined), (2, self._combined),
             (1, self._distinct), (2, self._top), (2, self._windowed), (1, self._values), (1, self._unnested), (1, self._pivoted),
             (1, self._interval_joined), (1, self._with), (1, self._deduplicated), (2, self._lateral),
+            (2, self._over_time), (1, self._window_ranked), (1, self._window_joined),
         ]  # fmt: skip
         if not self.streaming:
             kinds.append((3, self._over))
@@ -331,6 +332,83 @@ class Generator(Expressions):
             )
             group += f", {sets}"
         return self._select(types, items, group, (leaf("table", ours, theirs),))
+
+    def _over_time(self, depth: int, types: tuple[str, ...] | None) -> Relation:
+        """OVER by event time, in frames that hold all rows of a time or none, since the order of those rows is not fixed."""
+        types = self._types(types)
+        r, table, a = self.r, self.r.choice(self.tables), self._alias()
+        scope = [(f"{a}.{name}", kind) for name, kind in table.columns]
+        partition = f"PARTITION BY {a}.{r.choice(table.columns[1:-1])[0]} " if self._chance(0.7) else ""
+        start = r.choice(
+            [
+                "UNBOUNDED PRECEDING",
+                "INTERVAL '3' SECOND PRECEDING",
+                "INTERVAL '10' SECOND PRECEDING",
+                "CURRENT ROW",
+            ]
+        )
+        over = f"OVER ({partition}ORDER BY {a}.ts RANGE BETWEEN {start} AND CURRENT ROW)"
+        items = []
+        for kind in types:
+            if kind == "BOOLEAN" or self._chance(0.3):
+                items.append(self._column_or(kind, scope))
+                continue
+            aggregate = self._aggregate(kind, scope, simple=True)
+            if aggregate.template.startswith(("COUNT({", "MAX(")) and self._chance(0.3):
+                function, _, argument = aggregate.template.partition("(")
+                aggregate = Node(kind, f"{function}(DISTINCT {argument}", aggregate.children)
+            items.append(Node(kind, f"{{0}} {over}", (aggregate,)))
+        return self._select(types, items, f"{table.name} AS {a}", ())
+
+    def _window_ranked(self, depth: int, types: tuple[str, ...] | None) -> Relation:
+        """The first rows of each window, with or without a key."""
+        types = self._types(types)
+        r, table, a, b = self.r, self.r.choice(self.tables), self._alias(), self._alias()
+        key = r.choice(table.columns[1:-1])
+        ours, theirs, keyed = windowed_table(r, table, key[0])
+        columns = [name for name, _ in table.columns]
+        by = f"{a}.window_start, {a}.window_end" + (f", {a}.{key[0]}" if keyed or self._chance(0.4) else "")
+        order = ", ".join(
+            f"{a}.{name} {r.choice(['ASC', 'DESC'])}" for name in (r.choice(columns[1:-1]), "id")
+        )
+        listed = ", ".join(f"{a}.{name}" for name in columns)
+        source = (f"(SELECT {listed}, {a}.window_start, {a}.window_end, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) "
+                  f"AS place FROM {{}} AS {a}) AS {b} WHERE {b}.place <= {r.randint(1, 3)}")  # fmt: skip
+        scope = [
+            (f"{b}.{name}", kind)
+            for name, kind in [*table.columns, ("window_start", "TIMESTAMP(3)"), ("place", "BIGINT")]
+        ]
+        return self._select(
+            types, [self._column_or(k, scope) for k in types], source, (leaf("table", ours, theirs),)
+        )
+
+    def _window_joined(self, depth: int, types: tuple[str, ...] | None) -> Relation:
+        """The rows of two tables that are in the same window."""
+        types = self._types(types)
+        r, (left, right), a, b = (
+            self.r,
+            [self.r.choice(self.tables) for _ in "ab"],
+            self._alias(),
+            self._alias(),
+        )
+        kind = r.choice(["INT", "BIGINT", "STRING", "DATE"])
+        offset, size = r.choice([0, 2]), r.choice([5, 10])
+        parts = []
+        for table in (left, right):
+            more = f", INTERVAL '{offset}' SECOND" if offset else ""
+            ours = f"TABLE(TUMBLE(TABLE {table.name}, DESCRIPTOR(ts), INTERVAL '{size}' SECOND{more}))"
+            begin = f"time_bucket(INTERVAL {size} SECOND, ts, TIMESTAMP '2000-01-01 00:00:0{offset}')"
+            theirs = f"(SELECT *, {begin} AS window_start, {begin} + INTERVAL {size} SECOND AS window_end FROM {table.name})"
+            parts.append(leaf("table", ours, theirs))
+        join = r.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        source = (f"{{}} AS {a} {join} {{}} AS {b} ON {a}.{left.of_type(kind)} = {b}.{right.of_type(kind)} "
+                  f"AND {a}.window_start = {b}.window_start AND {a}.window_end = {b}.window_end")  # fmt: skip
+        scope = [
+            (f"{x}.{name}", k)
+            for x, table in ((a, left), (b, right))
+            for name, k in [*table.columns, ("window_end", "TIMESTAMP(3)")]
+        ]
+        return self._select(types, [self._column_or(k, scope) for k in types], source, tuple(parts))
 
     def _values(self, depth: int, types: tuple[str, ...] | None) -> Relation:
         types = self._types(types)
