@@ -74,8 +74,6 @@ REASONS |= {
     "test_typeinfo": "type objects have no classes of their own here: `Types.ROW(…)` makes an engine's type",
     "test_add_all_to_dict": "values of a `Configuration` are texts, as in `to_dict`",
     "test_hash_equal_str": "`str` of a `Configuration` is a dictionary's",
-    "test_parse_list_value": "None, and lists of YAML over several lines, are not taken",
-    "test_negative_field_index": "refused with a `SpecError`, which is no `ValueError`",
     "test_state_ttl_config_proto": "the message in which PyFlink's worker gets the time to live from Java is not there",
     "test_process_mode_boot": "the test starts PyFlink's worker, which asks Flink's Java process for its work",
 }

@@ -145,6 +145,14 @@ def test_rows_of_undeclared_type_are_a_changelog_with_a_schema(program: Any, env
     assert (False, ("bob", 5)) in pairs
 
 
+def test_a_stream_of_a_declared_type_is_a_changelog_of_inserts(program: Any, env: Any) -> None:
+    schema = Schema.new_builder().column_by_expression("twice", "f0 * 2").build()
+    for given, columns in ((None, ["f0", "f1"]), (schema, ["f0", "f1", "twice"])):
+        table = env.from_changelog_stream(_pairs(program).map(lambda r: r, PAIRS), given)
+        assert table.get_schema().get_column_names() == columns
+        assert {row.get_row_kind() for row in _rows(env.to_changelog_stream(table))} == {RowKind.INSERT}
+
+
 def test_event_time_of_a_stream_is_event_time_of_its_table(program: Any, env: Any) -> None:
     timed = program.from_collection([("a", 1_000), ("a", 2_000), ("a", 61_000)], EVENTS)
     timed = timed.assign_timestamps_and_watermarks(
@@ -237,9 +245,10 @@ REFUSED = {
         lambda p, e: e.to_changelog_stream(e.from_changelog_stream(_changes(p)), None, ChangelogMode.insert_only())),
     "upsert": (
         UnsupportedError, "upsert", lambda p, e: e.from_changelog_stream(_changes(p), None, ChangelogMode.upsert())),
-    "kinds of a declared type": (
-        UnsupportedError, "rows have no kinds",
-        lambda p, e: e.from_changelog_stream(_pairs(p).map(lambda r: r, PAIRS))),
+    "a kind of a declared type in a changelog": (
+        FunctionError, r"-D \(1, 'a'\)",
+        lambda p, e: _rows(e.to_changelog_stream(e.from_changelog_stream(
+            _pairs(p).map(lambda r: Row(*r).with_kind(RowKind.DELETE), PAIRS))))),
     "a kind from a step with a declared type": (
         FunctionError, r"-D \(1, 'a'\)",
         lambda p, e: _rows(_pairs(p).map(lambda r: Row(*r).with_kind(RowKind.DELETE), PAIRS))),

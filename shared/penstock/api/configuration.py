@@ -128,9 +128,12 @@ class Configuration(Mapping[str, str]):
         return dict(self._values)
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """The parts of ``value`` between semicolons, or of a list in square brackets between commas."""
-        text = value.strip()
+    def parse_list_value(value: str | None) -> list[str]:
+        """The parts of ``value`` between semicolons, of a list in square brackets between commas, or of the lines of a list of YAML;
+        none of None."""
+        text = (value or "").strip()
+        if text.startswith("- "):
+            return [line.strip().removeprefix("- ").strip().strip("'\"") for line in text.splitlines()]
         if text.startswith("[") and text.endswith("]"):
             return [part.strip().strip("'\"") for part in text[1:-1].split(",") if part.strip()]
         return [part.strip() for part in text.split(";") if part.strip()]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.serialization import ByteArraySchema, SimpleStringSchema
 from penstock.api.typeinfo import Types, schema_of
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import SpecError, SpecValueError, UnsupportedError
 
 if TYPE_CHECKING:
     from penstock.types.logical import LogicalType
@@ -185,7 +185,9 @@ class RowFieldExtractorSchema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.field_index, int) or self.field_index < 0:
-            raise SpecError("not a field's index", expected="a number from 0 on", got=repr(self.field_index))
+            raise SpecValueError(
+                "Field index must be non-negative", expected="a number from 0 on", got=repr(self.field_index)
+            )
 
 
 def as_row_schema(schema: Any, what: str) -> RowSchema:

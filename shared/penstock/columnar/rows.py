@@ -10,7 +10,7 @@ from collections import namedtuple
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.errors import SpecError, UnsupportedError, nearest
+from penstock.errors import SpecError, SpecValueError, UnsupportedError, nearest
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Row(tuple[Any, ...]):
 
     def __call__(self, *values: Any) -> Row:
         if len(values) != len(self) or not all(isinstance(name, str) for name in self):
-            raise SpecError(
+            raise SpecValueError(
                 "values for a template of rows do not fit",
                 expected=f"{len(self)} values for the names {', '.join(map(str, self))}",
                 got=f"{len(values)} values",
@@ -159,6 +159,23 @@ def _class_of(names: tuple[str, ...], kind: RowKind) -> type[Row]:
 def make_row(names: tuple[str, ...], values: Iterable[Any]) -> Row:
     """A row of ``values`` with ``names``; without names one by position."""
     return tuple.__new__(row_class(names) if names else Row, values)
+
+
+@lru_cache(maxsize=1024)
+def _plain_class(names: tuple[str, ...], kind: RowKind) -> type[Row]:
+    def shown(row: Row) -> str:
+        return f"<Row({', '.join(map(repr, row))})>"
+
+    return type("Row", (_class_of(names, kind),), {"__slots__": (), "__repr__": shown, "__str__": shown})
+
+
+def shown_plain(value: Any) -> Any:
+    """``value`` with rows in it that are shown without their names, as PyFlink shows those of a table's result."""
+    if isinstance(value, Row):
+        return tuple.__new__(_plain_class(value._names, value._kind), map(shown_plain, value))
+    if isinstance(value, list):
+        return [shown_plain(v) for v in value]
+    return {k: shown_plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def kind_of(value: Any) -> RowKind:

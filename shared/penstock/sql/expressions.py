@@ -15,6 +15,7 @@ from penstock.sql.assigning import assignable, nullable
 from penstock.sql.json_calls import json_call
 from penstock.sql.reading import column_parts, dotted_parts, flat, function_name, unescaped
 from penstock.sql.syntax import JsonCall, TypedCast, TypedLiteral
+from penstock.sql.table_operators import of_table
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
@@ -212,7 +213,8 @@ class ExpressionBinder:
                     remedy="put brackets around parts of it, or compute parts in a subquery",
                 )
             for part, term in zip(nodes, terms[1:], strict=True):
-                bound = self.call(_BINARY[kind], [bound, term], part)
+                pair = [bound, term]
+                bound = of_table(self, part, pair) or self.call(_BINARY[kind], pair, part)
         return bound
 
     def _balanced(self, function: str, terms: list[Expr], nodes: list[exp.Expression]) -> Expr:
@@ -349,10 +351,11 @@ class ExpressionBinder:
         args = [self.bind(e) for e in node.expressions]
         user = self.functions.scalar(name) if self.functions is not None else None
         if user is not None:
-            return self._user_call(user, args, node)
+            return self.user_call(user, args, node)
         return self.call(name.upper(), args, node)
 
-    def _user_call(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> Expr:
+    def user_call(self, user: UserFunction, args: list[Expr], node: exp.Expression) -> Expr:
+        """The call of a user's function."""
         args = self.arguments_of(user, args, node)
         return PythonCall(
             user.name, tuple(args), user.result, user.per, user.asynchronous, user.deterministic

@@ -41,6 +41,38 @@ class CatalogMethods:
         """Names of the modules. There is one, ``core``."""
         return ["core"]
 
+    def use_modules(self, *module_names: str) -> None:
+        """Choose the modules. There is one, ``core``, so that only ``use_modules('core')`` has a meaning.
+
+        Raises:
+            SqlError: A module is named twice, or there is none of this name.
+            UnsupportedError: No module is named.
+        """
+        for i, name in enumerate(module_names):
+            if name in module_names[:i]:
+                raise SqlError(
+                    f"Module '{name}' appears more than once", expected="each module once", got=name
+                )
+            self._check_module(name)
+        if not module_names:
+            raise UnsupportedError("use_modules() without a module", expected="use_modules('core')")
+
+    def unload_module(self, module_name: str) -> None:
+        """Not supported for ``core``, the only module.
+
+        Raises:
+            SqlError: There is no module of this name.
+            UnsupportedError: It is ``core``.
+        """
+        self._check_module(module_name)
+        raise UnsupportedError(
+            "unload_module('core'): no function would be left", remedy="leave it out: core is the only module"
+        )
+
+    def _check_module(self, name: str) -> None:
+        if name != "core":
+            raise SqlError(f"No module with name '{name}' exists", expected="core", got=name)
+
     def list_tables(self) -> list[str]:
         """Names of the tables and views."""
         return self._session.catalog.names()
@@ -203,8 +235,6 @@ _ABSENT = {
     "create_java_temporary_system_function": _JAVA,
     "register_catalog": _ONE,
     "load_module": ("there is one module, core", "register functions by create_temporary_function"),
-    "unload_module": ("there is one module, core", "leave it out"),
-    "use_modules": ("there is one module, core", "leave it out"),
     "create_model": _MODELS,
     "create_temporary_model": _MODELS,
     "drop_model": _MODELS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.connectors.collect import materialize
-from penstock.errors import SpecError
+from penstock.errors import SpecError, SpecTypeError
 from penstock.plan import nodes as n
 from penstock.sql.values import encode_batch
 from penstock.types import Batch
@@ -94,12 +94,29 @@ def arrow_node(data: pa.Table | pa.RecordBatch, schema: t.Schema | None, names: 
     if names is not None:
         schema = t.Schema(tuple(t.Field(name, f.type) for name, f in zip(names, schema.fields, strict=True)))
     for field, column in zip(schema.fields, data.columns, strict=True):
+        _check_kind(field, column.type)
         if not field.type.nullable and column.null_count:
             raise SpecError(
                 f"column '{field.name}' has NULL", expected=str(field.type), got=f"{column.null_count} NULLs"
             )
     batch = Batch.from_external_arrow(schema, data.combine_chunks())
     return n.Values(schema=schema, data=encode_batch(batch))
+
+
+def _check_kind(field: t.Field, given: pa.DataType) -> None:
+    """Raise SpecTypeError for texts in a column of numbers, and for other values in a column of texts: they would be converted
+    silently, or fail at some row."""
+    text, wanted = pa.types.is_string(given), isinstance(field.type, t.STRINGS)
+    number = isinstance(field.type, (*t.INTEGERS, t.FloatType, t.DoubleType, t.DecimalType, t.BooleanType))
+    if pa.types.is_null(given) or text == wanted or not (wanted or (text and number)):
+        return
+    kind = "a string" if wanted else f"a value of {field.type}"
+    raise SpecTypeError(
+        f"Expected {kind} in column '{field.name}', got {given}",
+        expected=str(field.type),
+        got=str(given),
+        remedy="declare the type that the data has, and cast it: col(…).cast(…)",
+    )
 
 
 def _without_views(data: pa.Table) -> pa.Table:
@@ -117,6 +134,18 @@ def _without_views(data: pa.Table) -> pa.Table:
             type_ = pa.timestamp("us", type_.tz)
         fields.append(field.with_type(type_))
     return data.cast(pa.schema(fields))
+
+
+def frame_of(rows: pa.Table, schema: t.Schema) -> Any:
+    """The rows as a pandas DataFrame. A point in time is in the unit of its type, as in Flink: seconds for a precision of 0, ms up to
+    3, µs up to 6."""
+    fields = []
+    for field, declared in zip(rows.schema, schema.types, strict=True):
+        if isinstance(declared, t.TIMESTAMPS):
+            unit = "s" if declared.precision == 0 else "ms" if declared.precision <= 3 else "us"
+            field = field.with_type(pa.timestamp(unit, field.type.tz))
+        fields.append(field)
+    return rows.cast(pa.schema(fields)).to_pandas()
 
 
 def arrow_of(schema: t.Schema, batches: Iterable[Batch]) -> pa.Table:

@@ -197,7 +197,12 @@ class TableEnvironment(CatalogMethods):
         self._declare(path, descriptor, temporary=False, if_not_exists=ignore_if_exists)
 
     def _declare(self, path: str, descriptor: TableDescriptor, **options: bool) -> None:
-        self.execute_sql(descriptor.statement(f"`{path_name(path)}`", **options))
+        try:
+            self.execute_sql(descriptor.statement(f"`{path_name(path)}`", **options))
+        except SqlError as err:
+            whole = f"`{self.get_current_catalog()}`.`{self.get_current_database()}`.`{path_name(path)}`"
+            err.message = f"Could not execute CreateTable in path {whole}: {err.message}"
+            raise
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """The table that ``descriptor`` declares, without a name."""

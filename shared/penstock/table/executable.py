@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.html import columns_html
 from penstock.errors import UnsupportedError
-from penstock.table.conversions import arrow_of
+from penstock.table.conversions import arrow_of, frame_of
 from penstock.table.results import ResolvedSchema, TableResult
 from penstock.table.statement_set import TablePipeline
 
@@ -76,7 +76,7 @@ class ExecutableTable:
 
     def to_pandas(self) -> Any:
         """Run the query and give its final rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return frame_of(self.to_arrow(), self._schema)
 
     def to_polars(self) -> Any:
         """Run the query and give its final rows as a Polars DataFrame."""

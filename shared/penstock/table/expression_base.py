@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.errors import SpecError
 from penstock.sql.syntax import TypedCast, TypedLiteral
+from penstock.sql.table_operators import OF_TABLE
 from penstock.table.syntax import call
 from penstock.types import logical as t
 
@@ -39,7 +40,9 @@ class ExpressionBase:
         left, right = self._node.copy(), node_of(other)
         if swapped:
             left, right = right, left
-        return self._made(kind(this=left, expression=right))
+        made = kind(this=left, expression=right)
+        made.meta[OF_TABLE] = True
+        return self._made(made)
 
 
 def _given(arguments: tuple[Any, ...]) -> list[exp.Expression]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.python_values import to_python
-from penstock.columnar.rows import Row, make_row
+from penstock.columnar.rows import Row, make_row, shown_plain
 from penstock.types.batch import RowKind
 
 if TYPE_CHECKING:
@@ -17,9 +18,15 @@ __all__ = ["Row", "RowKind", "changes", "result_row"]
 
 
 def result_row(names: tuple[str, ...], values: Iterable[Any], kind: int) -> Row:
-    """A row of columns ``names``: ``row.name``, ``row[0]``, ``row.get_row_kind()``."""
+    """A row of columns ``names``: ``row.name``, ``row[0]``, ``row.get_row_kind()``.
+
+    In a program that has imported ``pyflink`` it is shown without the names, as PyFlink shows it.
+    """
     row = make_row(names, values)
-    return row.with_kind(RowKind(kind)) if kind else row
+    row = row.with_kind(RowKind(kind)) if kind else row
+    if "pyflink" in sys.modules:
+        row = shown_plain(row)
+    return row
 
 
 def changes(batch: Batch) -> Iterator[Row]:

@@ -140,13 +140,13 @@ class StreamTableEnvironment(TableEnvironment):
 
         Args:
             data_stream: A stream whose records are ``Row`` of undeclared type (``PICKLED_BYTE_ARRAY``), or a collection
-                of ``Row``. A declared type of a later step has no kinds.
+                of ``Row``. A step of a declared type gives INSERTs alone: it refuses a ``Row`` of another kind.
             schema: The columns. None: those of the collection's type.
             changelog_mode: ``ChangelogMode.all()`` or ``insert_only()``; None: all kinds.
 
         Raises:
             SpecError: A stream of undeclared type has no ``schema``.
-            UnsupportedError: The type of the stream is declared, or the mode is upsert.
+            UnsupportedError: The mode is upsert.
         """
         where = here("from_changelog_stream()")
         _check_mode(changelog_mode, where)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.api.sink_casts import implicit_casts
-from penstock.api.typeinfo import type_of
 from penstock.columnar.python_values import is_bare
 from penstock.columnar.rows import Row
 from penstock.config import LOCAL_TIME_ZONE
@@ -123,14 +122,12 @@ class StreamTables:
                 expected="schema=Schema.new_builder().column(…)….build()",
                 where=where,
             )
+        elif schema is not None:
+            return self.by_schema(
+                stream, schema, where
+            )  # a declared type takes INSERTs alone, and refuses other kinds
         else:
-            raise UnsupportedError(
-                "from_changelog_stream of a stream with a declared type, whose rows have no kinds",
-                expected="a stream of Row of undeclared type (PICKLED_BYTE_ARRAY), or a collection of Row",
-                got=str(type_of(stream.schema)),
-                where=where,
-                remedy="leave output_type out of the step that makes the rows, and give a schema here",
-            )
+            return self._base(stream, None, where)
         with_kind = t.Schema((*columns.fields, _KIND))
         rows = kinds if kinds is not None else stream.map(_Kinded(len(columns)), t.RowType(with_kind.fields))
         node = self._streams.node(rows._step)

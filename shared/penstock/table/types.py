@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.columnar.rows import make_row
-from penstock.errors import SpecError, UnsupportedError
+from penstock.errors import SpecError, SpecValueError, UnsupportedError
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["DataType", "DataTypes", "RowField", "RowType", "UserDefinedType", "logical_type", "stored"]
 
@@ -60,18 +60,43 @@ class DataType:
 class RowType(DataType):
     """A ROW, as ``DataTypes.ROW`` makes it. ``fields``: ``RowField``s."""
 
-    __slots__ = ()
+    __slots__ = ("_made",)
 
     def __init__(self, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+        self._made: list[RowField] | None = None
         super().__init__(t.RowType(tuple(t.Field(f.name, f.data_type.logical) for f in fields), nullable))
 
     @property
     def fields(self) -> list[RowField]:
         """The fields."""
-        return [RowField(f.name, DataType(f.type)) for f in self._fields()]
+        if self._made is None or len(self._made) != len(self._fields()):
+            self._made = [RowField(f.name, DataType(f.type)) for f in self._fields()]
+        return list(self._made)
+
+    def __iter__(self) -> Iterator[RowField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self._fields())
+
+    def __getitem__(self, key: Any) -> Any:
+        """A field by its name or position, or a ROW of the fields of a slice. Raises KeyError, IndexError or TypeError."""
+        if isinstance(key, str):
+            return self.fields[{f.name: i for i, f in enumerate(self._fields())}[key]]
+        if isinstance(key, slice):
+            return RowType(self.fields[key], self.logical.nullable)
+        if not isinstance(key, int):
+            raise TypeError(f"a field's name, position or slice, not {key!r}")
+        return self.fields[key]
 
     def add(self, field: str | RowField, data_type: Any = None) -> RowType:
         """Append a field: a ``RowField``, or its name and its type. Gives this type again."""
+        if not isinstance(field, RowField) and data_type is None:
+            raise SpecValueError(
+                "a field without a type",
+                expected="add(name, DataTypes.…()), or add(DataTypes.FIELD(…))",
+                got=repr(field),
+            )
         name = field.name if isinstance(field, RowField) else field
         given = field.data_type if isinstance(field, RowField) else data_type
         added = t.Field(name, logical_type(given, f"of field '{name}'"))
