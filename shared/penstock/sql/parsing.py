@@ -199,7 +199,8 @@ def _check_table_arguments(tokens: list[Token], text: str) -> None:
         elif (
             token.token_type == TokenType.TABLE
             and after is not None
-            and after.token_type != TokenType.L_PAREN
+            and after.token_type
+            not in (TokenType.L_PAREN, TokenType.FARROW)  # CALL f(table => 't') names an argument
         ):
             called = calls[-1] if calls else None
             begins = before is not None and before.token_type in (
