@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InternalError
+from penstock.operators.idleness import Idleness
 from penstock.runtime.channels import (
     BarrierAligned,
     GateBatch,
@@ -16,7 +17,7 @@ from penstock.runtime.channels import (
     GateStatus,
     GateWatermark,
 )
-from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
+from penstock.runtime.elements import END_OF_INPUT, IDLE, STATUSES, Barrier, Element, Watermark
 from penstock.runtime.gates import MERGE_ROWS, InputGates
 from penstock.types import Batch, Schema
 from penstock.types.logical import BigIntType
@@ -40,7 +41,7 @@ def element(text: str) -> Element:
         case "i":
             return IDLE
         case "a":
-            return ACTIVE
+            return STATUSES[Idleness.ACTIVE]
         case "e":
             return END_OF_INPUT
     raise AssertionError(text)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.operators.idleness import Idleness
 from penstock.runtime.channels import BarrierAligned, GateBatch, GateEnded, GateEvent, GateStatus
-from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
+from penstock.runtime.elements import END_OF_INPUT, IDLE, STATUSES, Barrier, Element, Watermark
 from penstock.runtime.gates import InputGates
 from penstock.runtime.outputs import MAX_OWED_BYTES, OutputChannel, Outputs
 from penstock.types import Batch, Schema
@@ -29,7 +30,7 @@ def element(text: str) -> Element:
             return Barrier(int(text[1:]), 0, patience_ms=0)
         case "b":
             return Barrier(int(text[1:]), 0)
-    return {"i": IDLE, "a": ACTIVE, "e": END_OF_INPUT}[text]
+    return {"i": IDLE, "a": STATUSES[Idleness.ACTIVE], "e": END_OF_INPUT}[text]
 
 
 def shown(event: GateEvent | Element) -> str:

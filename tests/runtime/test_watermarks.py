@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
 from penstock.operators.watermarks import SplitWatermarks, WatermarkValve
 
 ALWAYS = lambda split: True  # noqa: E731
 NEVER = lambda split: False  # noqa: E731
+ACTIVE, IDLE, QUIET = Idleness.ACTIVE, Idleness.IDLE, Idleness.QUIET
 
 
 def test_the_lowest_split_counts_and_a_new_one_holds_from_the_start() -> None:
@@ -34,7 +36,6 @@ def test_idle_only_after_the_timeout_and_only_when_caught_up() -> None:
     w.add("fast", 0)
     w.rows("fast", 99, 900)
     assert w.evaluate(999, ALWAYS) == (MIN_WATERMARK, False)
-    assert w.next_idle_ms() == 1000
     assert w.evaluate(1000, NEVER) == (MIN_WATERMARK, False)
     assert w.evaluate(1000, ALWAYS) == (99, False)
     w.rows("slow", 120, 1500)  # awake again
@@ -64,7 +65,6 @@ def test_zero_turns_idleness_off() -> None:
     w = SplitWatermarks(0)
     w.add("a", 0)
     assert w.evaluate(10**9, ALWAYS) == (MIN_WATERMARK, False)
-    assert w.next_idle_ms() is None
 
 
 def test_a_reader_at_the_end_of_its_splits_is_not_idle() -> None:
@@ -75,12 +75,36 @@ def test_a_reader_at_the_end_of_its_splits_is_not_idle() -> None:
         w.add("a", 0)
         w.rows("a", 7, 0)
         w.finished("a")
-    assert bounded.evaluate(1, ALWAYS)[1] is False
-    assert watched.evaluate(1, ALWAYS)[1] is True, "more files may come, or not"
+        assert w.evaluate(1, ALWAYS) == (7, False)
+    assert bounded.evaluate(10_000, ALWAYS)[1] is False
+    assert watched.evaluate(999, ALWAYS)[1] is False, "more files may come"
+    assert watched.evaluate(1000, ALWAYS)[1] is True
 
 
-def test_a_reader_without_splits_is_idle() -> None:
-    assert SplitWatermarks(1000).evaluate(0, ALWAYS) == (MIN_WATERMARK, True)
+def test_a_split_that_ends_between_two_looks_counts_with_its_last_watermark() -> None:
+    w = SplitWatermarks(1000)
+    for at, highest in ((0, 5), (10, 20)):
+        w.add(f"file {at}", at)
+        w.rows(f"file {at}", highest, at)
+        w.finished(f"file {at}")
+        assert w.evaluate(at + 1, ALWAYS) == (highest, False)
+
+
+def test_a_reader_without_splits_is_idle_after_the_timeout() -> None:
+    """Its first split may have rows that are older than those of the other input of a join."""
+    w = SplitWatermarks(1000)
+    assert w.evaluate(100, ALWAYS) == (MIN_WATERMARK, False)
+    w.not_asked(500)
+    assert w.evaluate(1599, ALWAYS) == (MIN_WATERMARK, False)
+    assert w.evaluate(1600, ALWAYS) == (MIN_WATERMARK, True)
+    assert SplitWatermarks(0).evaluate(10**9, ALWAYS) == (MIN_WATERMARK, False)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1000])
+def test_a_reader_that_never_had_a_split_is_idle_at_once_if_others_have_some(timeout_ms: int) -> None:
+    w = SplitWatermarks(timeout_ms)
+    w.others_have_splits()
+    assert w.evaluate(0, ALWAYS) == (MIN_WATERMARK, True)
 
 
 def test_restored_values_hold() -> None:
@@ -111,9 +135,9 @@ def test_an_ended_input_does_not_end_event_time_for_an_idle_one() -> None:
     valve.advance(0, 10)
     valve.advance(1, MAX_WATERMARK)
     valve.end(1)
-    valve.set_idle(0, True)
+    valve.set_idle(0, IDLE)
     assert valve.watermark == 10
-    valve.set_idle(0, False)
+    valve.set_idle(0, ACTIVE)
     valve.end(0)
     assert valve.watermark == MAX_WATERMARK
 
@@ -121,15 +145,45 @@ def test_an_ended_input_does_not_end_event_time_for_an_idle_one() -> None:
 def test_the_last_watermark_of_one_input_does_not_end_event_time_for_an_idle_one() -> None:
     valve = WatermarkValve(2)
     valve.advance(0, 10)
-    valve.set_idle(0, True)
+    valve.set_idle(0, IDLE)
     valve.advance(1, 20)
     assert valve.watermark == 20
     valve.advance(1, MAX_WATERMARK)
     assert valve.watermark == 20
     valve.end(1)
     assert valve.watermark == 20
-    valve.set_idle(0, False)
+    valve.set_idle(0, ACTIVE)
     valve.advance(0, 30)
     assert valve.watermark == 30
     valve.advance(0, MAX_WATERMARK)
     assert valve.watermark == MAX_WATERMARK
+
+
+def test_a_quiet_input_holds_the_others_back_where_it_is_waited_for() -> None:
+    """The subtasks of one source go on without the quiet one; the other input of a join does not."""
+    gate, join = WatermarkValve(2), WatermarkValve(2, waits_for_quiet=True)
+    for valve in (gate, join):
+        valve.advance(0, 10)
+        valve.advance(1, 20)
+        valve.set_idle(0, QUIET)
+    assert (gate.watermark, join.watermark) == (20, 10)
+    assert gate.idle is join.idle is ACTIVE
+    for valve in (gate, join):
+        valve.advance(1, MAX_WATERMARK)
+        valve.end(1)
+    assert (gate.watermark, join.watermark) == (20, 10)
+    assert gate.take_changes() == (20, QUIET)
+    assert join.take_changes() == (10, QUIET)
+    for valve in (gate, join):
+        valve.set_idle(0, ACTIVE)
+        valve.advance(0, 30)
+        assert valve.take_changes() == (30, ACTIVE)
+
+
+def test_inputs_that_are_idle_in_both_ways_are_quiet_together() -> None:
+    valve = WatermarkValve(2, waits_for_quiet=True)
+    valve.advance(0, 10)
+    valve.advance(1, 20)
+    valve.set_idle(1, QUIET)
+    valve.set_idle(0, IDLE)
+    assert (valve.watermark, valve.idle) == (20, QUIET)

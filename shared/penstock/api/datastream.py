@@ -169,6 +169,7 @@ class DataStream(StepSettings, Partitions):
             watermark = WatermarkSpec(
                 delay_us=strategy.delay_us,
                 idle_timeout_ms=self._env.idle_timeout_ms() if idle is None else idle,
+                idle_source=idle is not None or self._env.idle_sources,
                 interval_ms=WATERMARK_INTERVAL_MS.read(self._env.configuration),
             )
             own = strategy.generator

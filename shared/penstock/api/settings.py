@@ -247,3 +247,8 @@ class Settings:
     def idle_timeout_ms(self) -> int:
         """After this many ms without rows a split holds no watermark back; 0: never."""
         return IDLE_TIMEOUT_MS.read(self.configuration)
+
+    @property
+    def idle_sources(self) -> bool:
+        """Whether a source without rows is idle as a whole, since the time-out was set and is not the default."""
+        return IDLE_TIMEOUT_MS.key in self.configuration

@@ -35,5 +35,6 @@ def per_split(strategy: WatermarkStrategy, schema: Schema, settings: Settings) -
         rowtime=rowtime,
         delay_us=strategy.delay_us,
         idle_timeout_ms=settings.idle_timeout_ms() if idle is None else idle,
+        idle_source=idle is not None or settings.idle_sources,
         interval_ms=WATERMARK_INTERVAL_MS.read(settings.configuration),
     )

@@ -203,7 +203,8 @@ IDLE_TIMEOUT_MS = define(
     "table.exec.source.idle-timeout",
     5_000,
     parse_duration_ms,
-    "A split without rows is idle after this time, once it is caught up. 0: never.",
+    "A split without rows is idle after this time, once it is caught up. 0: never. If this is set, other inputs "
+    "of a join or union go on without a source all of whose splits are idle; by default they wait for it.",
 )
 STATE_TTL_MS = define(
     "table.exec.state.ttl",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.columnar.python_values import records
 from penstock.functions.evaluate import compile_expr
 from penstock.jobgraph.specs import RecordTimeSpec
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK, Operator, WatermarkMaker
 from penstock.operators.process_context import MIN_LONG
 from penstock.operators.user_code import UserFunction
@@ -126,6 +127,10 @@ class AssignWatermarksOperator(WatermarkMaker):
 
     def idle(self) -> bool:
         return self._idle
+
+    @property
+    def idle_as(self) -> Idleness:
+        return Idleness.IDLE if self._spec.watermark.idle_source or self._said.idle else Idleness.QUIET
 
     def output_watermark(self, watermark: int) -> int:
         return MAX_WATERMARK if watermark == MAX_WATERMARK else self._watermark

@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
+from penstock.operators.idleness import Idleness
 from penstock.snapshots.contract import OperatorSnapshot
 from penstock.state.epochs import Epochs
 from penstock.state.keyed_state import KeyedState, KeyedStates
@@ -203,6 +204,11 @@ class Operator(ABC):
         """
         return iter(())
 
+    @property
+    def idle_as(self) -> Idleness:
+        """What the output is while the operator, a source or a maker of watermarks, says that it has no rows."""
+        return Idleness.IDLE
+
     def end_input(self, input_index: int) -> Iterator[Output]:
         """The input ``input_index`` has ended; other inputs may continue."""
         return iter(())
@@ -260,4 +266,4 @@ class WatermarkMaker(Operator):
 
     @abstractmethod
     def idle(self) -> bool:
-        """Whether the output is idle."""
+        """Whether the output is without rows: ``idle_as`` says what that means."""

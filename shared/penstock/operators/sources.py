@@ -20,6 +20,7 @@ from penstock.halving import by_halves
 from penstock.operators.bad_records import BadRecords
 from penstock.operators.connector_context import source_context
 from penstock.operators.drivers import SourceDriver
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import MIN_WATERMARK
 from penstock.operators.replaying import Replaying
 from penstock.operators.source_changes import by_key, check_updates, computed_upserts
@@ -98,6 +99,8 @@ class SourceOperator(SourceDriver):
         # No split anywhere means that the snapshot is older than the first discovery: this reader is not idle
         # before the enumerator has assigned splits, otherwise the other readers' watermark makes its rows late.
         self._assignments_known = bool(known)
+        if len(self._mine) < len(known):
+            self._watermarks.others_have_splits()
 
     async def start(self) -> None:
         spec = self._spec
@@ -135,6 +138,8 @@ class SourceOperator(SourceDriver):
             if owner == self.ctx.subtask_index
         ]
         self._assignments_known = True
+        if len(mine) < len(splits):
+            self._watermarks.others_have_splits()
         fresh = [split for split in mine if split.id not in self._mine]
         if fresh:
             assert self._reader is not None
@@ -263,6 +268,11 @@ class SourceOperator(SourceDriver):
         over = self._assignments_ended and self._finished >= self._mine
         self._position = (watermark, idle and self._assignments_known and not over)
         return self._position
+
+    @property
+    def idle_as(self) -> Idleness:
+        watermark = self._spec.watermark
+        return Idleness.IDLE if watermark is None or watermark.idle_source else Idleness.QUIET
 
     def next_position_ms(self, now_ms: int) -> int | None:
         if self._spec.watermark is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.jobgraph.specs.parts import FOR_EVER_US
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import MAX_WATERMARK, MIN_WATERMARK
 from penstock.types.batch import NO_TIME
 
@@ -24,40 +25,44 @@ if TYPE_CHECKING:
 class WatermarkValve:
     """The watermark of n inputs: the lowest of those that count.
 
-    Idle and ended inputs do not count. An input that was idle counts again when its watermark has reached the
+    Idle and ended inputs do not count, quiet ones only if ``waits_for_quiet``. An input that was idle counts again when its watermark has reached the
     output's: until then only its own rows are late, and other inputs are not held back. When all are idle, the
     output rises to the highest watermark that they reached, but not to the end of time while one of them has
     not ended.
     """
 
-    __slots__ = ("_changed_idle", "_counts", "_ended", "_idle", "_risen", "_values", "idle", "watermark")
+    __slots__ = ("_counts", "_ended", "_idle", "_risen", "_told", "_values", "_waits", "idle", "watermark")
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *, waits_for_quiet: bool = False) -> None:
+        self._waits = waits_for_quiet
         self._values = [MIN_WATERMARK] * n
-        self._idle = [False] * n
+        self._idle = [Idleness.ACTIVE] * n
         self._ended = [False] * n
         self._counts = [True] * n
         self._risen = False
-        self._changed_idle = False
         self.watermark = MIN_WATERMARK
-        self.idle = False
+        self.idle = self._told = Idleness.ACTIVE
 
     def advance(self, index: int, value: int) -> None:
         """Input ``index`` has the watermark ``value`` (µs); a lower value than before is ignored."""
         if value <= self._values[index]:
             return
         self._values[index] = value
-        if not self._idle[index] and value >= self.watermark:
+        if self._waits_for(index) and value >= self.watermark:
             self._counts[index] = True
         self._update()
 
-    def set_idle(self, index: int, idle: bool) -> None:
-        """Input ``index`` becomes idle or active."""
+    def set_idle(self, index: int, idle: Idleness) -> None:
+        """Input ``index`` becomes idle, quiet or active."""
         if self._idle[index] == idle:
             return
         self._idle[index] = idle
-        self._counts[index] = not idle and self._values[index] >= self.watermark
+        self._counts[index] = self._waits_for(index) and self._values[index] >= self.watermark
         self._update()
+
+    def _waits_for(self, index: int) -> bool:
+        idle = self._idle[index]
+        return not idle or (idle is Idleness.QUIET and self._waits)
 
     def end(self, index: int) -> None:
         """Input ``index`` has ended."""
@@ -71,14 +76,14 @@ class WatermarkValve:
         self.watermark = max(self.watermark, value)
 
     def position(self, index: int) -> tuple[int, bool]:
-        """(watermark, idle) of one input."""
-        return self._values[index], self._idle[index]
+        """(watermark, whether idle or quiet) of one input."""
+        return self._values[index], bool(self._idle[index])
 
-    def take_changes(self) -> tuple[int | None, bool | None]:
+    def take_changes(self) -> tuple[int | None, Idleness | None]:
         """(the watermark if it rose, the idleness if it changed) since the last call; None means no change."""
         risen = self.watermark if self._risen else None
-        idle = self.idle if self._changed_idle else None
-        self._risen = self._changed_idle = False
+        idle = None if self.idle is self._told else self.idle
+        self._risen, self._told = False, self.idle
         return risen, idle
 
     def holder(self) -> int | None:
@@ -91,7 +96,7 @@ class WatermarkValve:
     def _update(self) -> None:
         counting = [v for v, counts in zip(self._values, self._counts, strict=True) if counts]
         active = any(not i and not e for i, e in zip(self._idle, self._ended, strict=True))
-        idle = not active and not all(self._ended)
+        self.idle = Idleness.ACTIVE if active or all(self._ended) else self._kind()
         lowest = self.watermark
         if counting and min(counting) < MAX_WATERMARK:
             lowest = min(counting)
@@ -103,9 +108,10 @@ class WatermarkValve:
         if lowest > self.watermark:
             self.watermark = lowest
             self._risen = True
-        if idle != self.idle:
-            self.idle = idle
-            self._changed_idle = not self._changed_idle
+
+    def _kind(self) -> Idleness:
+        """How the inputs that have not ended are idle: quiet if one of them is."""
+        return max(i for i, e in zip(self._idle, self._ended, strict=True) if not e)
 
 
 class EventTimes:
@@ -155,6 +161,10 @@ class SplitWatermarks:
     A split counts from the moment it is added, so that the reader's watermark waits for the split's first row.
     It no longer counts when it is finished or idle: caught up and without a row for ``idle_timeout_ms`` (0:
     never idle). Time in which the reader was not polled (back-pressure) does not count towards the time-out.
+    If no split counts, the watermark is the highest that any of them reached.
+
+    A reader without a split may get one whose rows are older than those of other sources. So it is idle only
+    after the time-out, or while it has never had one although other readers of the source have.
     """
 
     def __init__(self, idle_timeout_ms: int) -> None:
@@ -163,18 +173,24 @@ class SplitWatermarks:
         self._last_row_ms: dict[str, int] = {}
         self._idle: set[str] = set()
         self._highest = MIN_WATERMARK
-        self._any = False
+        self._any = self._elsewhere = False
+        #: The time (ms) of the last row or assignment; None before the first look.
+        self._since_ms: int | None = None
         self.watermark = MIN_WATERMARK
+
+    def others_have_splits(self) -> None:
+        """Another reader of the source has a split."""
+        self._elsewhere = True
 
     def add(self, split: str, now_ms: int) -> None:
         """A split is assigned to the reader at ``now_ms``."""
         self._any = True
         self._value.setdefault(split, MIN_WATERMARK)
-        self._last_row_ms[split] = now_ms
+        self._last_row_ms[split] = self._since_ms = now_ms
 
     def rows(self, split: str, highest: int | None, now_ms: int) -> None:
         """A split gave rows that allow the watermark ``highest`` (µs; None: no event time)."""
-        self._last_row_ms[split] = now_ms
+        self._last_row_ms[split] = self._since_ms = now_ms
         self._idle.discard(split)
         if highest is not None and highest > self._value.get(split, MIN_WATERMARK):
             self._value[split] = highest
@@ -190,6 +206,8 @@ class SplitWatermarks:
         """The reader was not polled for ``for_ms`` milliseconds."""
         for split in self._last_row_ms:
             self._last_row_ms[split] += for_ms
+        if self._since_ms is not None:
+            self._since_ms += for_ms
 
     def evaluate(self, now_ms: int, caught_up: Callable[[str], bool]) -> tuple[int, bool]:
         """(watermark in µs, whether idle) of the reader at ``now_ms``."""
@@ -198,21 +216,15 @@ class SplitWatermarks:
                 if split not in self._idle and now_ms - last >= self._idle_timeout_ms and caught_up(split):
                     self._idle.add(split)
         counting = [v for split, v in self._value.items() if split not in self._idle]
-        if counting:
-            self.watermark = max(self.watermark, min(counting))
-        elif self._value:
-            self.watermark = max(self.watermark, self._highest)
-        # When all splits are finished the reader is about to end. It is not idle: otherwise event time would
-        # advance before the rows that its last watermark releases are emitted.
-        over = not self._value and self._any and not self._idle_timeout_ms
-        return self.watermark, not counting and not over
+        self.watermark = max(self.watermark, min(counting) if counting else self._highest)
+        return self.watermark, not counting and (bool(self._value) or self._idle_without_splits(now_ms))
 
-    def next_idle_ms(self) -> int | None:
-        """The time (ms) at which the next split could become idle; None if none can."""
-        if not self._idle_timeout_ms:
-            return None
-        times = [t for s, t in self._last_row_ms.items() if s not in self._idle]
-        return min(times) + self._idle_timeout_ms if times else None
+    def _idle_without_splits(self, now_ms: int) -> bool:
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        if not self._any and self._elsewhere:
+            return True
+        return 0 < self._idle_timeout_ms <= now_ms - self._since_ms
 
     def holder(self) -> str | None:
         """The split with the lowest watermark among those that count; None if none counts."""

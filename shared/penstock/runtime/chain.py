@@ -14,6 +14,7 @@ from penstock.errors import InternalError, PenstockError, RecordError
 from penstock.functions.function_table import TaskFunctions
 from penstock.operators.drivers import PausingOperator, SinkDriver, SourceDriver
 from penstock.operators.factory import make_operator
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -25,7 +26,7 @@ from penstock.operators.operator import (
     WatermarkMaker,
 )
 from penstock.runtime.chain_nodes import ChainNode, SourceNode, chain_node
-from penstock.runtime.elements import ACTIVE, IDLE, Watermark
+from penstock.runtime.elements import STATUSES, Watermark
 from penstock.snapshots.contract import OperatorSnapshot
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class Chain:
             node.valve.advance(slot, value)
             yield from self._advance(node)
 
-    def status(self, gate: int, idle: bool) -> Iterator[None]:
+    def status(self, gate: int, idle: Idleness) -> Iterator[None]:
         """Process a change of a gate's idleness."""
         for node, slot, _ in self.gates.get(gate, ()):
             node.valve.set_idle(slot, idle)
@@ -186,12 +187,12 @@ class Chain:
         """Passes on the watermark and idleness that a source or a watermark assigner has made."""
         if node.idle and not idle:
             node.idle = False
-            yield from self._forward_status(node, False)
+            yield from self._forward_status(node, Idleness.ACTIVE)
         if watermark > node.output_watermark:
             yield from self._forward_watermark(node, watermark)
         if idle and not node.idle:
             node.idle = True
-            yield from self._forward_status(node, True)
+            yield from self._forward_status(node, node.operator.idle_as)
 
     def fire_timers(self, now_ms: int) -> Iterator[None]:
         """Fires the timers of all operators up to processing time ``now_ms``, in topological order."""
@@ -216,21 +217,21 @@ class Chain:
     def _advance(self, node: ChainNode) -> Iterator[None]:
         risen, idle = node.valve.take_changes()
         if isinstance(node.operator, SourceDriver):
-            if idle is True or risen is not None:
+            if idle or risen is not None:
                 node.operator.inputs_idle()
             return
         if node.makes_watermarks:
             idle = None  # The operator declares its own idleness.
-        if idle is False:
-            yield from self._forward_status(node, False)
+        if idle is Idleness.ACTIVE:
+            yield from self._forward_status(node, idle)
         if risen is not None:
             yield from self.emit(node, node.operator.on_watermark(risen))
             out = node.operator.output_watermark(risen)
             if out > node.output_watermark:
                 yield from self._forward_watermark(node, out)
-        if idle is True:
+        if idle:
             yield from self.emit(node, node.operator.on_idle())
-            yield from self._forward_status(node, True)
+            yield from self._forward_status(node, idle)
 
     def _forward_watermark(self, node: ChainNode, value: int) -> Iterator[None]:
         node.output_watermark = value
@@ -243,13 +244,13 @@ class Chain:
                 edge.emit(element)
         yield
 
-    def _forward_status(self, node: ChainNode, idle: bool) -> Iterator[None]:
+    def _forward_status(self, node: ChainNode, idle: Idleness) -> Iterator[None]:
         for edges, targets in node.outputs.values():
             for target, slot, _ in targets:
                 target.valve.set_idle(slot, idle)
                 yield from self._advance(target)
             for edge in edges:
-                edge.emit(IDLE if idle else ACTIVE)
+                edge.emit(STATUSES[idle])
         yield
 
     # -- ends ----------------------------------------------------------------------

@@ -35,7 +35,7 @@ class ChainNode:
         self.metrics = MetricGroup()
         self.input_of_slot = [i for i, producers in enumerate(node.inputs) for _ in producers]
         self.slots_left = [len(producers) for producers in node.inputs]
-        self.valve = WatermarkValve(len(self.input_of_slot))
+        self.valve = WatermarkValve(len(self.input_of_slot), waits_for_quiet=True)
         self.outputs: dict[str | None, tuple[list[EdgeWriter], list[tuple[ChainNode, int, int]]]] = {}
         self.output_watermark = MIN_WATERMARK
         self.ended = False

@@ -11,6 +11,7 @@ from penstock.runtime.elements import Barrier, Element, EndOfInput
 from penstock.types.batch import Batch
 
 if TYPE_CHECKING:
+    from penstock.operators.idleness import Idleness
     from penstock.runtime.credit import ReceiveWindow
     from penstock.runtime.gates import InputGates
 
@@ -33,10 +34,10 @@ class GateWatermark:
 
 @dataclass(frozen=True, slots=True)
 class GateStatus:
-    """A gate became idle or active."""
+    """A gate became idle, quiet or active."""
 
     gate: int
-    idle: bool
+    idle: Idleness
 
 
 @dataclass(frozen=True, slots=True)

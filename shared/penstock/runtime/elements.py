@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Union
 
+from penstock.operators.idleness import Idleness
 from penstock.types.batch import Batch
 
 
@@ -20,9 +21,9 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
-    """``idle``: this channel's watermark does not count until it is active again."""
+    """``idle``: unless ACTIVE, this channel's watermark does not count until it is active again."""
 
-    idle: bool
+    idle: Idleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,9 @@ Control = Union[Watermark, WatermarkStatus, Barrier, EndOfInput]
 Element = Union[Batch, Control]
 
 END_OF_INPUT = EndOfInput()
-IDLE = WatermarkStatus(idle=True)
-ACTIVE = WatermarkStatus(idle=False)
+IDLE = WatermarkStatus(Idleness.IDLE)
+#: The element of each idleness.
+STATUSES = {idleness: WatermarkStatus(idleness) for idleness in Idleness}
 
 #: The credit that a control element costs. It is not zero, so that credit also bounds control elements.
 CONTROL_BYTES = 64

@@ -20,6 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.errors import InternalError
+from penstock.operators.idleness import Idleness
 from penstock.operators.watermarks import WatermarkValve
 from penstock.runtime.channels import (
     BarrierAligned,
@@ -307,8 +308,7 @@ class InputGates:
     def _control(self, channel: InputChannel, element: Control) -> None:
         match element:
             case Watermark(value=value):
-                valve = self._valves[channel.gate]
-                valve.advance(channel.index, value)
+                self._valves[channel.gate].advance(channel.index, value)
                 self._tell(channel.gate)
             case WatermarkStatus(idle=idle):
                 self._valves[channel.gate].set_idle(channel.index, idle)
@@ -321,12 +321,12 @@ class InputGates:
     def _tell(self, gate: int) -> None:
         valve = self._valves[gate]
         risen, idle = valve.take_changes()
-        if idle is False:
-            self._events.append(GateStatus(gate, False))
+        if idle is Idleness.ACTIVE:
+            self._events.append(GateStatus(gate, idle))
         if risen is not None:
             self._events.append(GateWatermark(gate, risen))
-        if idle is True:
-            self._events.append(GateStatus(gate, True))
+        if idle:
+            self._events.append(GateStatus(gate, idle))
 
     def _end(self, channel: InputChannel) -> None:
         if channel.queue:

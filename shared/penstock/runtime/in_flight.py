@@ -26,9 +26,10 @@ from penstock.columnar.hashing import (
 )
 from penstock.errors import InternalError, SnapshotError
 from penstock.jobgraph import Broadcast, Forward, Hash
+from penstock.operators.idleness import Idleness
 from penstock.operators.operator import MIN_WATERMARK
 from penstock.runtime.channels import GateBatch, GateWatermark
-from penstock.runtime.elements import ACTIVE, IDLE, Element, Watermark, WatermarkStatus
+from penstock.runtime.elements import IDLE, STATUSES, Element, Watermark, WatermarkStatus
 from penstock.runtime.gates import InputGates
 from penstock.runtime.network.frames import without_placeholder
 from penstock.runtime.outputs import element_bytes
@@ -140,7 +141,7 @@ def _merged(elements: Sequence[Element]) -> Iterable[Element]:
 
 def _encode(element: Element) -> bytes | bool | int:
     if isinstance(element, WatermarkStatus):
-        return element.idle
+        return bool(element.idle)
     if isinstance(element, Watermark):
         return element.value
     assert isinstance(element, Batch)
@@ -219,7 +220,7 @@ def decode_in_flight(
 
 def _decode(saved: bytes | bool | int, edge: GateEdge) -> Element:
     if isinstance(saved, bool):
-        return IDLE if saved else ACTIVE
+        return STATUSES[Idleness(saved)]
     if isinstance(saved, int):
         return Watermark(saved)
     with pa.ipc.open_stream(saved) as reader:

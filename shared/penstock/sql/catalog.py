@@ -168,6 +168,7 @@ def source_ref(table: Table, config: Mapping[str, str]) -> TableRef:
             delay_us=watermark.delay_us,
             expr=watermark.expr,
             idle_timeout_ms=IDLE_TIMEOUT_MS.read(config),
+            idle_source=IDLE_TIMEOUT_MS.key in config,
             interval_ms=WATERMARK_INTERVAL_MS.read(config),
         )
     return TableRef(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InternalError
-from penstock.runtime.elements import ACTIVE, END_OF_INPUT, IDLE, Barrier, Element, Watermark
+from penstock.runtime.elements import END_OF_INPUT, STATUSES, Barrier, Element, Watermark
 from penstock.runtime.network.connection import FrameProtocol
 from penstock.runtime.network.frames import HEADER, ElementDecoder, encode_element
 from penstock.types import Batch, Schema
@@ -82,8 +82,7 @@ def test_a_batch_without_columns_keeps_its_length(rows: int) -> None:
     [
         Watermark(-(2**63)),
         Watermark(7),
-        IDLE,
-        ACTIVE,
+        *STATUSES.values(),
         Barrier(3, 123, "savepoint"),
         Barrier(4, 5, patience_ms=0),
         END_OF_INPUT,

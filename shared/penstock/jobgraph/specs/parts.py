@@ -20,7 +20,8 @@ class WatermarkSpec(msgspec.Struct, frozen=True, kw_only=True):
     ``rowtime``: index of the event-time column in the source's output; None: the records' own event times.
     The watermark is max(event time) − ``delay_us`` − 1 µs; with ``FOR_EVER_US`` there is none before the end. ``expr``: any other watermark expression; the
     watermark is then its highest value so far − 1 µs. ``idle_timeout_ms``: a split without rows for this
-    long is idle. ``interval_ms``: the least time between two watermarks.
+    long is idle. ``idle_source``: with the last split the source is idle too, and operators with other inputs go on
+    without it; otherwise they wait for it. ``interval_ms``: the least time between two watermarks.
     """
 
     rowtime: int | None = None
@@ -28,6 +29,7 @@ class WatermarkSpec(msgspec.Struct, frozen=True, kw_only=True):
     expr: Expr | None = None
     idle_timeout_ms: int = 5_000
     interval_ms: int = 200
+    idle_source: bool = False
 
 
 class WindowSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,10 +22,10 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import InternalError
+from penstock.operators.idleness import Idleness
 from penstock.runtime.elements import (
-    ACTIVE,
     END_OF_INPUT,
-    IDLE,
+    STATUSES,
     Barrier,
     Element,
     EndOfInput,
@@ -59,7 +59,7 @@ def encode_element(element: Element) -> tuple[int, int, bytes | memoryview]:
         case Watermark(value=value):
             return WATERMARK, 0, _I64.pack(value)
         case WatermarkStatus(idle=idle):
-            return STATUS, 0, b"\x01" if idle else b"\x00"
+            return STATUS, 0, bytes([idle])
         case Barrier():
             fields = (element.checkpoint_id, element.timestamp_ms, element.kind, element.patience_ms)
             return BARRIER, 0, msgspec.msgpack.encode(fields)
@@ -91,7 +91,7 @@ class ElementDecoder:
         if type_ == WATERMARK:
             return Watermark(_I64.unpack(payload)[0])
         if type_ == STATUS:
-            return IDLE if payload[0] else ACTIVE
+            return STATUSES[Idleness(payload[0])]
         if type_ == BARRIER:
             return Barrier(*msgspec.msgpack.decode(payload))
         if type_ == END:
