@@ -40,7 +40,14 @@ PRELOAD = (
     "penstock.runtime.slot",
     "penstock.functions.evaluate",
 )
-PRELOAD_PACKAGES = ("penstock.runtime", "penstock.functions")
+PRELOAD_PACKAGES = (
+    "penstock.runtime",
+    "penstock.functions",
+    "penstock.operators",
+    "penstock.columnar",
+    "penstock.state",
+    "penstock.snapshots",
+)
 #: Modules imported one by one while no slot is requested. A slot that is forked earlier imports the ones that
 #: its job needs.
 PRELOAD_LATER = (
