@@ -88,6 +88,6 @@ def test_a_jobs_slots_get_it_where_the_program_imported_it(tree: None) -> None:
 
 
 def test_the_page_of_pyflinks_tests_names_their_commit() -> None:
-    for package, (page, _) in suite.PAGES.items():
+    for package, (page, _, _) in suite.PAGES.items():
         assert suite.COMMIT in page.read_text()
         assert "\n".join(suite.taken_from(package)) in page.read_text()

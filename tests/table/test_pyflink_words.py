@@ -37,6 +37,7 @@ def test_rows_of_a_result_are_shown_as_pyflink_shows_them(
     env: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = env.from_elements([(1, Row(x="a"), [Row(y=2)])], ["i", "r", "l"])
+    monkeypatch.delitem(sys.modules, "pyflink", raising=False)
     assert str(rows(table)[0]).startswith("Row(i=1")
     monkeypatch.setitem(sys.modules, "pyflink", types.ModuleType("pyflink"))
     row = rows(table)[0]
