@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from penstock.connectors.kafka import librdkafka
 from penstock.connectors.kafka.blocks import Block, before, keys_of, offsets_of, only, times_of, values_of
 from penstock.connectors.kafka.consumer import BlockConsumer, ObjectConsumer, partition_consumer
 from tests.native.kernels import kernels as kernels
@@ -143,3 +146,62 @@ def test_errors_of_properties_and_brokers_are_told(kernels: Any, shared_kafka: K
     consumer.close()
     with pytest.raises(RuntimeError, match="closed"):
         consumer.watermarks(TopicPartition("t", 0), None)
+
+
+class Watched:
+    """The functions of librdkafka; notes what has ended, and holds questions for watermarks until they may go on."""
+
+    def __init__(self, functions: Any) -> None:
+        self._functions = functions
+        self.ended: list[str] = []
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._functions, name)
+        if name not in ("rd_kafka_get_watermark_offsets", "rd_kafka_queue_destroy", "rd_kafka_destroy_flags"):
+            return function
+
+        def call(*args: Any) -> Any:
+            if name == "rd_kafka_get_watermark_offsets":
+                self.asked.set()
+                assert self.may_answer.wait(_DEADLINE_S)
+            result = function(*args)
+            self.ended.append(name)
+            return result
+
+        return call
+
+
+def watched(kernels: Any) -> tuple[Watched, BlockConsumer]:
+    """A consumer without a broker."""
+    functions = Watched(librdkafka.functions())
+    given = {"bootstrap.servers": "127.0.0.1:1", "group.id": "watched", "log_level": 0}
+    consumer = BlockConsumer(kernels, functions, given, lambda _: None)  # type: ignore[arg-type]
+    consumer.incremental_assign([TopicPartition("t", 0, 0)])
+    return functions, consumer
+
+
+def test_a_consumer_is_not_freed_while_another_thread_asks_it(kernels: Any) -> None:
+    functions, consumer = watched(kernels)
+    ask = threading.Thread(target=consumer.watermarks, args=(TopicPartition("t", 0), None))
+    ask.start()
+    assert functions.asked.wait(_DEADLINE_S)
+    close = threading.Thread(target=consumer.close)
+    close.start()
+    close.join(0.3)
+    assert "rd_kafka_destroy_flags" not in functions.ended
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.take(1, 0)
+    functions.may_answer.set()
+    for thread in (ask, close):
+        thread.join(_DEADLINE_S)
+    assert functions.ended == [
+        "rd_kafka_get_watermark_offsets", "rd_kafka_queue_destroy", "rd_kafka_destroy_flags",
+    ]  # fmt: skip
+
+
+def test_a_consumer_that_is_dropped_without_close_is_freed(kernels: Any) -> None:
+    functions, consumer = watched(kernels)
+    del consumer
+    gc.collect()
+    assert functions.ended == ["rd_kafka_queue_destroy", "rd_kafka_destroy_flags"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -112,32 +113,48 @@ class BlockConsumer:
                 librdkafka.error_of(functions, client, code, (text or b"").decode(errors="replace"))
             )
         )
-        self._lock = threading.Lock()
-        self._open: int | None = librdkafka.consumer(functions, properties, self._on_error)
+        client = librdkafka.consumer(functions, properties, self._on_error)
         # Errors come with the messages, by ``take``.
-        functions.rd_kafka_poll_set_consumer(self._open)
-        self._queue = functions.rd_kafka_queue_get_consumer(self._open)
+        functions.rd_kafka_poll_set_consumer(client)
+        self._queue = functions.rd_kafka_queue_get_consumer(client)
+        self._changed = threading.Condition()
+        #: The client; None: closed. How many calls are under way in it.
+        self._open: int | None = client
+        self._calls = 0
+        # A consumer that is dropped without ``close`` is freed, too, but not at the end of the process, which may be
+        # within a call.
+        self._free = weakref.finalize(self, _free, functions, client, self._queue, self._on_error)
+        self._free.atexit = False
 
-    @property
-    def _client(self) -> int:
-        if self._open is None:
-            raise RuntimeError("the consumer is closed")
-        return self._open
+    @contextmanager
+    def _client(self) -> Iterator[int]:
+        """The client, which ``close`` in another thread does not free meanwhile."""
+        with self._changed:
+            if self._open is None:
+                raise RuntimeError("the consumer is closed")
+            client = self._open
+            self._calls += 1
+        try:
+            yield client
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
 
     def take(self, most: int, timeout_s: float) -> list[Run]:
-        assert self._open is not None, "the consumer is closed"
         pointers = (ctypes.c_void_p * (1 if timeout_s else most))()
-        count = self._functions.rd_kafka_consume_batch_queue(
-            self._queue, int(timeout_s * 1000), pointers, len(pointers)
-        )
-        if count < 0:
-            librdkafka.check(self._functions, self._functions.rd_kafka_last_error())
-        if count <= 0:
-            return []
-        try:
-            return self._runs(pointers, count)
-        finally:
-            self._kernels.penstock_kafka_release(self._of_kernels, pointers, ctypes.c_int64(count))
+        with self._client():
+            count = self._functions.rd_kafka_consume_batch_queue(
+                self._queue, int(timeout_s * 1000), pointers, len(pointers)
+            )
+            if count < 0:
+                librdkafka.check(self._functions, self._functions.rd_kafka_last_error())
+            if count <= 0:
+                return []
+            try:
+                return self._runs(pointers, count)
+            finally:
+                self._kernels.penstock_kafka_release(self._of_kernels, pointers, ctypes.c_int64(count))
 
     def _runs(self, pointers: Any, count: int) -> list[Run]:
         small, large = np.empty((4, count), np.int32), np.empty((6, count), np.int64)
@@ -181,13 +198,13 @@ class BlockConsumer:
         return JoinedMessages(data, end - lengths, end, there)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        with self._list(partitions) as found:
-            error = self._functions.rd_kafka_incremental_assign(self._client, found)
+        with self._client() as client, self._list(partitions) as found:
+            error = self._functions.rd_kafka_incremental_assign(client, found)
         librdkafka.check_error(self._functions, error)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        with self._list(partitions) as found:
-            error = self._functions.rd_kafka_incremental_unassign(self._client, found)
+        with self._client() as client, self._list(partitions) as found:
+            error = self._functions.rd_kafka_incremental_unassign(client, found)
         librdkafka.check_error(self._functions, error)
 
     @contextmanager
@@ -208,25 +225,32 @@ class BlockConsumer:
 
     def watermarks(self, place: TopicPartition, timeout_s: float | None) -> tuple[int, int]:
         low, high = ctypes.c_int64(), ctypes.c_int64()
-        given = (self._client, place.topic.encode(), place.partition, ctypes.byref(low), ctypes.byref(high))
-        if timeout_s is None:
-            code = self._functions.rd_kafka_get_watermark_offsets(*given)
-        else:
-            code = self._functions.rd_kafka_query_watermark_offsets(*given, int(timeout_s * 1000))
+        with self._client() as client:
+            given = (client, place.topic.encode(), place.partition, ctypes.byref(low), ctypes.byref(high))
+            if timeout_s is None:
+                code = self._functions.rd_kafka_get_watermark_offsets(*given)
+            else:
+                code = self._functions.rd_kafka_query_watermark_offsets(*given, int(timeout_s * 1000))
         librdkafka.check(self._functions, code)
         return low.value, high.value
 
     def commit_soon(self, offsets: list[TopicPartition]) -> None:
-        with self._list(offsets) as found:
-            librdkafka.check(self._functions, self._functions.rd_kafka_commit(self._client, found, _ASYNC))
+        with self._client() as client, self._list(offsets) as found:
+            librdkafka.check(self._functions, self._functions.rd_kafka_commit(client, found, _ASYNC))
 
     def close(self) -> None:
-        with self._lock:
+        with self._changed:
             client, self._open = self._open, None
-        if client is None:
-            return
+            if client is None:
+                return
+            self._changed.wait_for(lambda: not self._calls)
         try:
             librdkafka.check(self._functions, self._functions.rd_kafka_consumer_close(client))
         finally:
-            self._functions.rd_kafka_queue_destroy(self._queue)
-            self._functions.rd_kafka_destroy(client)
+            self._free()
+
+
+def _free(functions: ctypes.CDLL, client: int, queue: int, _on_error: object) -> None:
+    """Frees a client. ``_on_error``: what it may call until then, which lives as long."""
+    functions.rd_kafka_queue_destroy(queue)
+    functions.rd_kafka_destroy_flags(client, librdkafka.NO_CONSUMER_CLOSE)

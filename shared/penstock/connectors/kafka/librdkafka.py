@@ -24,7 +24,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_set": (_int, (_handle, _text, _text, _text, ctypes.c_size_t)),
     "rd_kafka_conf_set_error_cb": (None, (_handle, ErrorCallback)),
     "rd_kafka_new": (_handle, (_int, _handle, _text, ctypes.c_size_t)),
-    "rd_kafka_destroy": (None, (_handle,)),
+    "rd_kafka_destroy_flags": (None, (_handle, _int)),
     "rd_kafka_poll_set_consumer": (_int, (_handle,)),
     "rd_kafka_queue_get_consumer": (_handle, (_handle,)),
     "rd_kafka_queue_destroy": (None, (_handle,)),
@@ -53,6 +53,8 @@ _OF_KERNELS = (
     "rd_kafka_message_headers", "rd_kafka_header_get_all",
 )  # fmt: skip
 _ERROR_BYTES = 512
+#: A flag of ``rd_kafka_destroy_flags``: do not wait for the brokers.
+NO_CONSUMER_CLOSE = 8
 
 
 @cache
