@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.kafka.encoding import OutMessage
+from penstock.connectors.kafka.encoding import OutMessage, Pairs
 from penstock.connectors.kafka.latest import LatestByKey
+from penstock.connectors.kafka.producer import KafkaProducer
 from penstock.errors import ConnectorError, SqlError, UnsupportedError
 from penstock.sql.session import SqlSession
 from penstock.testing import JobHarness
@@ -132,3 +133,25 @@ async def test_upserts_are_reduced_before_they_are_written(harness, shared_kafka
     await writer.commit(1)
     await writer.close()
     assert sorted(json.loads(m.value())["n"] for m in shared_kafka.read(topic)) == [297, 299, 1000]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("pairs", [True, False])
+async def test_messages_that_the_client_had_no_room_for_follow_in_order(shared_kafka, pairs):
+    topic, count = shared_kafka.topic(), 5_000
+    properties = {"bootstrap.servers": shared_kafka.bootstrap, "queue.buffering.max.messages": "700"}
+    producer = KafkaProducer(properties, topic, "test")
+    try:
+        for first in (0, count // 2):
+            numbers = [b"%d" % i for i in range(first, first + count // 2)]
+            keys = [None if i % 3 else number for i, number in enumerate(numbers)]
+            producer.send(Pairs(keys, numbers) if pairs else list(zip(keys, numbers, strict=True)))
+            assert producer.full
+        await producer.flush()
+    finally:
+        await producer.close()
+    found = shared_kafka.read(topic)
+    assert [int(m.value()) for m in found] == list(range(count))
+    assert [m.key() for m in found if m.key() is not None] == [m.value() for m in found][: count // 2 : 3] + [
+        m.value() for m in found
+    ][count // 2 :: 3]

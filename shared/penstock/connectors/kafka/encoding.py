@@ -9,7 +9,7 @@ import numpy as np
 from penstock.connectors.kafka.latest import LatestByKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstock.connectors.base import SourceContext, TableInfo
     from penstock.connectors.kafka.rows import Part
@@ -25,6 +25,16 @@ Headers = list[tuple[str, str | bytes | None]]
 #: client chooses; timestamp in ms since the epoch, 0: the time of sending. A plain tuple, because there is one for each
 #: row, and the short one where it says all.
 OutMessage = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, int, int, Headers | None]
+
+
+class Pairs:
+    """Messages that are a key and a value, without a tuple for each."""
+
+    def __init__(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
+        self._keys, self._values = keys, values
+
+    def __iter__(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        return zip(self._keys, self._values, strict=True)
 
 
 def size_of(messages: Iterable[OutMessage]) -> int:
@@ -68,6 +78,10 @@ class MessageEncoder:
 
     def encode(self, batch: Batch) -> list[OutMessage]:
         """One message for each row; rows that a policy rejects are left out."""
+        return list(self.messages(batch))
+
+    def messages(self, batch: Batch) -> Pairs | list[OutMessage]:
+        """The same, to be read once or more."""
         keys: Sequence[bytes | None] = [None] * len(batch)
         if self._key is not None and self._key_encoder is not None:
             keys = self._key_encoder.encode(batch.select(self._key.columns).with_kinds(None))
@@ -87,9 +101,9 @@ class MessageEncoder:
 
     def _messages(
         self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> list[OutMessage]:
+    ) -> Pairs | list[OutMessage]:
         if not self._metadata and self._partitioner not in ("fixed", "round-robin"):
-            return list(zip(keys, values, strict=True))
+            return Pairs(keys, values)
         partitions = self._partitions_of(len(keys))
         return list(zip(keys, values, partitions, self._times(batch), self._headers(batch), strict=True))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.client import ANSWER_S, Caller, Refused, Trouble, failure, list_topics, weakly
+from penstock.connectors.kafka.encoding import Pairs
 from penstock.errors import BrokerError, ConnectorError, FencedError
 from penstock.log_events import EventLog
 
@@ -119,12 +121,14 @@ class KafkaProducer:
         """Whether all messages have been sent and acknowledged."""
         return not self._pending and not len(self._client)
 
-    def send(self, messages: Iterable[OutMessage]) -> None:
+    def send(self, messages: Pairs | Iterable[OutMessage]) -> None:
         """Take messages, which are sent in the background."""
         self.check()
-        left = iter(messages)
-        if not self._pending and (refused := self._produce(left)) is not None:
-            self._pending.append(refused)
+        left: Iterator[OutMessage] = iter(messages)
+        if not self._pending:
+            produce = self._produce_pairs if isinstance(messages, Pairs) else self._produce
+            if (refused := produce(left)) is not None:
+                self._pending.append(refused)
         self._pending.extend(left)
 
     def _hand_over(self, most: int) -> None:
@@ -136,22 +140,41 @@ class KafkaProducer:
 
     def _produce(self, messages: Iterator[OutMessage]) -> OutMessage | None:
         """Hand messages to the client, in order; returns the one for which it had no room, or None if it took all."""
+        produce, topic, message = self._client.produce, self.topic, None
+        with self._refusals():
+            try:
+                for message in messages:
+                    if len(message) == 2:
+                        produce(topic, message[1], message[0])
+                    else:
+                        key, value, partition, timestamp, headers = message
+                        produce(topic, value, key, partition, None, None, timestamp, headers)
+            except BufferError:
+                return message
+            self._client.poll(0)
+        return None
+
+    def _produce_pairs(self, pairs: Iterator[Any]) -> OutMessage | None:
+        """The same for pairs of a key and a value, a third quicker."""
+        produce, topic = self._client.produce, self.topic
+        key = value = None
+        with self._refusals():
+            try:
+                for key, value in pairs:
+                    produce(topic, value, key)
+            except BufferError:
+                return key, value
+            self._client.poll(0)
+        return None
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
-        produce, topic, message = self._client.produce, self.topic, None
         try:
-            for message in messages:
-                if len(message) == 2:
-                    produce(topic, message[1], message[0])
-                else:
-                    key, value, partition, timestamp, headers = message
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
-            self._client.poll(0)
-        except BufferError:
-            return message
+            yield
         except KafkaException as err:
             raise self._error(err.args[0], "a message could not be written") from None
-        return None
 
     async def drain(self) -> None:
         """Wait until there is room for more messages."""

@@ -55,7 +55,7 @@ class KafkaWriter(SinkWriter):
         return self._producer
 
     def write(self, batch: Batch) -> None:
-        messages = self._encoder.encode(batch)
+        messages = self._encoder.messages(batch)
         if self._latest is not None:
             self._latest.add(messages)
         else:
