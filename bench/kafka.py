@@ -5,8 +5,8 @@
 One broker (``make test-servers`` fetches it), two partitions a topic, parallelism 2, checkpoints every 10 s. Whole events are
 read, as ``python -m bench --sources json`` does. Both engines read the same topic to its end and write a topic of their own;
 q17 is written by key. Compared are events a CPU second of the engine's processes: of Penstock all of an embedded cluster's,
-control plane included; of Flink the JVM in the job's net run time, warm (``--flink-runs``, the last one counts). The broker's
-CPU time is not counted. Environment as in ``bench.nexmark.flink``; FLINK_JARS names the connector's jars.
+control plane included; of Flink the JVM in the job's net run time. Both are warm: of ``--runs`` and ``--flink-runs`` the last
+one counts. The broker's CPU time is not counted. Environment as in ``bench.nexmark.flink``; FLINK_JARS names the connector's jars.
 """
 
 from __future__ import annotations
@@ -171,15 +171,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             source = source_of(server, fill(server, format_, args.events, args.rate), format_)
             for guarantee in args.guarantees:
                 for query in args.queries:
-                    sink = sink_of(server, query, format_, guarantee)
-                    seconds, used = ours(client, query, source, sink, args, server.pid)
+                    for _ in range(args.runs):
+                        sink = sink_of(server, query, format_, guarantee)
+                        seconds, used = ours(client, query, source, sink, args, server.pid)
+                        print(
+                            f"{query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s",
+                            file=sys.stderr,
+                            flush=True,
+                        )
                     mine = args.events / used / 1000
                     rows, peer, ratio = str(rows_of(server, sink)), "", ""
-                    print(
-                        f"{query} {format_} {guarantee}: {seconds:.1f} s, {used:.1f} CPU s",
-                        file=sys.stderr,
-                        flush=True,
-                    )
                     if args.peers:
                         sinks = [sink_of(server, query, format_, guarantee) for _ in range(args.flink_runs)]
                         seconds, used = theirs(query, source, sinks, args)
@@ -207,6 +208,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--guarantees", type=words, default=["at-least-once", "exactly-once"])
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--rate", type=int, default=100_000, help="events a second of event time")
+    parser.add_argument("--runs", type=int, default=2, help="in one cluster; the last counts")
     parser.add_argument("--flink-runs", type=int, default=4, help="in one JVM; the last counts")
     parser.add_argument(
         "--set", type=lambda text: text.partition("=")[::2], action="append", default=[], metavar="KEY=VALUE"
