@@ -83,7 +83,8 @@ async def test_an_updating_query_is_written_and_read_again(shared_kafka, name):
     shared_kafka.produce(source, [{"value": v, "partition": json.loads(v)["op"] == "x"} for v in records])
 
     def table(topic: str, format: str, as_: str) -> str:
-        given = options(shared_kafka, topic, format=format)
+        # Changes of one row keep their order only in one partition: each subtask of the sink writes to its own.
+        given = options(shared_kafka, topic, format=format, **{"sink.partitioner": "fixed"})
         words = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
         return f"CREATE TABLE {as_} (id BIGINT, name STRING, n BIGINT) WITH ({words});"
 
