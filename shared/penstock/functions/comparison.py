@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.functions import decimals as d
-from penstock.functions.inference import EXACT, common_type, comparison_types
+from penstock.functions.inference import APPROXIMATE, EXACT, NUMERIC, common_type, comparison_types, shared_number
 from penstock.functions.signature import FunctionDef, Resolution, register
 from penstock.functions.vector import Scalar, as_column, is_null, merge_valid
 from penstock.types import logical as t
@@ -22,7 +22,7 @@ from penstock.types.column import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.functions.expr import Call
+    from penstock.functions.expr import Call, Expr
     from penstock.functions.vector import Vector
 
 _NUMPY = {
@@ -204,7 +204,7 @@ def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
         call.fail("a value and what to compare it with")
     first, *rest = call.types
     result = BOOLEAN.with_nullable(call.any_nullable)
-    common = common_type(call.types)
+    common = _one_number(call) or common_type(call.types)
     if common is None:
         # A string takes the type of the other operand, or the others take its type.
         others = common_type(rest)
@@ -222,27 +222,70 @@ def _resolve_common(call: Resolution) -> tuple[list[t.LogicalType], t.LogicalTyp
     return [common.with_nullable(x.nullable) for x in call.types], result
 
 
+def _one_number(call: Resolution) -> t.LogicalType | None:
+    """The type of numbers; None if an argument is no number. Calls without one that fits are taken apart, but for
+    those whose arguments cannot be computed twice: these compare as DOUBLE."""
+    types = [x for x in call.types if not isinstance(x, t.NullType)]
+    if len(types) < 2 or not all(isinstance(x, NUMERIC) for x in types):
+        return None
+    approximate = any(isinstance(x, APPROXIMATE) for x in types)
+    return shared_number(types, "IN" in call.name.split()) or (t.DoubleType() if approximate else None)
+
+
+#: A call of several comparisons → how they are connected, and each with the place of its second operand.
+_BETWEEN = ("AND", [(">=", 1), ("<=", 2)])
+_OUTSIDE = ("OR", [("<", 1), (">", 2)])
+_SWAPPED = {1: 2, 2: 1}
+
+
+def taken_apart(name: str, args: Sequence[Expr]) -> list[tuple[str, list[tuple[str, Expr, Expr]]]] | None:
+    """IN and BETWEEN of numbers that no one type holds, as what they mean: comparisons of two.
+
+    The outer list has one group, or two for BETWEEN SYMMETRIC; each has its connective. None where one type does.
+    """
+    types = [a.type for a in args if not isinstance(a.type, t.NullType)]
+    if len(types) < 3 or isinstance(args[0].type, t.NullType) or not all(isinstance(x, NUMERIC) for x in types):
+        return None
+    if shared_number(types, "IN" in name.split()) is not None:
+        return None
+    if name in ("IN", "NOT IN"):
+        op, connective = ("=", "OR") if name == "IN" else ("<>", "AND")
+        return [(connective, [(op, args[0], item) for item in args[1:]])]
+    connective, parts = _OUTSIDE if name.startswith("NOT") else _BETWEEN
+    out = [(connective, [(op, args[0], args[j]) for op, j in parts])]
+    if name.endswith("SYMMETRIC"):
+        out.append((connective, [(op, args[0], args[_SWAPPED[j]]) for op, j in parts]))
+    return out
+
+
 def _bind_between(negate: bool, symmetric: bool) -> Callable[[Call], Any]:
+    """Each form as its own comparisons: NaN is neither between two numbers nor outside them."""
+    connective, parts = _OUTSIDE if negate else _BETWEEN
+
     def bind(call: Call) -> Any:
         type_ = call.type
-        x, low, high = (a.type for a in call.args)
-        outside = [
-            (_comparison("<", x, low), 1), (_comparison(">", x, high), 2),
-        ]  # fmt: skip
-        swapped = [(_comparison("<", x, high), 2), (_comparison(">", x, low), 1)]
+        first, *ends = (a.type for a in call.args)
+        straight = [(_comparison(op, first, ends[j - 1]), j) for op, j in parts]
+        swapped = [(_comparison(op, first, ends[_SWAPPED[j] - 1]), _SWAPPED[j]) for op, j in parts]
+        combine, other = _three_valued_and, three_valued_or
+        if connective == "OR":
+            combine, other = other, combine
 
         def run(args: Sequence[Vector], n: int) -> Vector:
-            values, valid = three_valued_or([f(args[0], args[i], n) for f, i in outside])
-            if symmetric:
-                other, other_valid = three_valued_or([f(args[0], args[i], n) for f, i in swapped])
-                # In either order it is outside: AND is NOT (NOT a OR NOT b).
-                values, valid = three_valued_or([(~values, valid), (~other, other_valid)])
-                values = ~values
-            return Column(type_, values if negate else ~values, valid)
+            tests = (straight, swapped) if symmetric else (straight,)
+            sides = [combine([f(args[0], args[i], n) for f, i in side]) for side in tests]
+            return Column(type_, *(other(sides) if symmetric else sides[0]))
 
         return run
 
     return bind
+
+
+def _three_valued_and(
+    parts: list[tuple[np.ndarray, np.ndarray | None]],
+) -> tuple[np.ndarray, np.ndarray | None]:
+    values, valid = three_valued_or([(~values, valid) for values, valid in parts])
+    return ~values, valid
 
 
 def _bind_in(negate: bool) -> Callable[[Call], Any]:
@@ -284,6 +327,6 @@ register(FunctionDef("IS DISTINCT FROM", _resolve, _bind_distinct(False)))
 register(FunctionDef("IS NOT DISTINCT FROM", _resolve, _bind_distinct(True)))
 for _negate in (False, True):
     _not = "NOT " if _negate else ""
-    register(FunctionDef(f"{_not}BETWEEN", _resolve_common, _bind_between(_negate, False)))
-    register(FunctionDef(f"{_not}BETWEEN SYMMETRIC", _resolve_common, _bind_between(_negate, True)))
-    register(FunctionDef(f"{_not}IN", _resolve_common, _bind_in(_negate)))
+    register(FunctionDef(f"{_not}BETWEEN", _resolve_common, _bind_between(_negate, False), apart=taken_apart))
+    register(FunctionDef(f"{_not}BETWEEN SYMMETRIC", _resolve_common, _bind_between(_negate, True), apart=taken_apart))
+    register(FunctionDef(f"{_not}IN", _resolve_common, _bind_in(_negate), apart=taken_apart))

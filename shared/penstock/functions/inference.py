@@ -285,6 +285,27 @@ def decimal_text(unscaled: int, scale: int) -> str:
     return "-" + text if unscaled < 0 else text
 
 
+def shared_number(types: Sequence[t.LogicalType], equality: bool) -> t.LogicalType | None:
+    """The type in which the first of these numeric types compares with all others just as with each alone.
+
+    None if there is none: a BIGINT loses digits as the DOUBLE that another operand needs, a DECIMAL may as the
+    DECIMAL of 38 digits that holds most of all.
+    """
+    first, *rest = [x.with_nullable(True) for x in types if not isinstance(x, t.NullType)]
+    if all(isinstance(x, EXACT) for x in (first, *rest)):
+        common = common_type([first, *rest])
+        assert common is not None
+        return common if all(_holds(common, x) for x in (first, *rest)) else None
+    pairs = [comparison_types(first, x, equality) or () for x in rest]
+    alone = {type(x) for pair in pairs for x in pair}
+    return pairs[0][0] if len(alone) == 1 and issubclass(alone.pop(), APPROXIMATE) else None
+
+
+def _holds(wide: t.LogicalType, exact: t.LogicalType) -> bool:
+    outer, inner = decimal_of(wide), decimal_of(exact)
+    return outer.scale >= inner.scale and outer.precision - outer.scale >= inner.precision - inner.scale
+
+
 def comparison_types(a: t.LogicalType, b: t.LogicalType, equality: bool) -> Sequence[t.LogicalType] | None:
     """The types to which both sides of a comparison are cast; None if they cannot be compared."""
     if t.holds_variant(a) or t.holds_variant(b):
@@ -295,7 +316,10 @@ def comparison_types(a: t.LogicalType, b: t.LogicalType, equality: bool) -> Sequ
     if isinstance(a, t.STRINGS) and isinstance(b, t.STRINGS):
         return a, b
     if isinstance(a, NUMERIC) and isinstance(b, NUMERIC):
-        if isinstance(a, APPROXIMATE) != isinstance(b, APPROXIMATE):
+        approximate_a, approximate_b = isinstance(a, APPROXIMATE), isinstance(b, APPROXIMATE)
+        # Flink compares a FLOAT and a DOUBLE for equality in the type of the first, and for order as DOUBLE.
+        mixed = type(a) is not type(b) and not equality
+        if approximate_a != approximate_b or (approximate_a and mixed):
             return t.DoubleType(), t.DoubleType()
         if isinstance(a, t.DecimalType) or isinstance(b, t.DecimalType):
             return a, b  # the kernel aligns scales

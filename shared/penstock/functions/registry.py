@@ -58,7 +58,7 @@ literal, so that a plan needs no session.
 from __future__ import annotations
 
 import importlib
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError, nearest
@@ -129,6 +129,12 @@ def make_call(
     except SqlError as error:
         error.where = where
         raise
+    apart = definition.apart(definition.name, args) if definition.apart is not None else None
+    if apart is not None and all(is_deterministic(a) for a in args):
+        call = partial(make_call, line=line, column=column, within=within, zone=zone)
+        groups = [call(word, [call(op, [a, b]) for op, a, b in parts]) for word, parts in apart]
+        # BETWEEN SYMMETRIC is within either order, NOT BETWEEN SYMMETRIC outside both.
+        return groups[0] if len(groups) == 1 else call("OR" if apart[0][0] == "AND" else "AND", groups)
     resolution = Resolution(name.upper(), tuple(args), type, zone or "UTC", line, column, within)
     targets, result = definition.resolve(resolution)
     cast = [
