@@ -163,3 +163,13 @@ def test_table_aggregates_and_pandas_over_rows_give_the_same(
     mean = udaf(lambda f: (f.n.mean(), f.n.max()), result_type="ROW<m DOUBLE, x BIGINT>", func_type="pandas")
     made = mapped.aggregate(mean).select(col("m"), col("x"))
     assert made.to_pandas().values.tolist() == [[10.5, 18]]
+    big = 2**53 + 1  # beside a NULL it would become a double, and so another number
+    table = env.from_elements([(big,), (None,), (-big,)], "ROW<n BIGINT>")
+    same = udf(lambda n: n, result_type="BIGINT", func_type="pandas")
+    most = udaf(lambda n: n.max(), result_type="BIGINT", func_type="pandas")
+    assert {x["n"] for x in table.select(same(col("n")).alias("n")).to_arrow().to_pylist()} == {
+        big,
+        None,
+        -big,
+    }
+    assert table.select(most(col("n")).alias("n")).to_pandas().values.tolist() == [[big]]

@@ -10,6 +10,7 @@ from penstock.connectors.collect import materialize
 from penstock.errors import SpecError, SpecTypeError
 from penstock.plan import nodes as n
 from penstock.sql.values import encode_batch
+from penstock.table.pandas_values import changes, series_of
 from penstock.types import Batch
 from penstock.types import logical as t
 
@@ -145,7 +146,13 @@ def frame_of(rows: pa.Table, schema: t.Schema) -> Any:
             unit = "s" if declared.precision == 0 else "ms" if declared.precision <= 3 else "us"
             field = field.with_type(pa.timestamp(unit, field.type.tz))
         fields.append(field)
-    return rows.cast(pa.schema(fields)).to_pandas()
+    typed = rows.cast(pa.schema(fields)).combine_chunks()
+    frame = typed.to_pandas()
+    for i, column in enumerate(typed.columns):
+        array = pa.concat_arrays(column.chunks) if column.num_chunks else None
+        if array is not None and changes(array):
+            frame.isetitem(i, series_of(array))
+    return frame
 
 
 def arrow_of(schema: t.Schema, batches: Iterable[Batch]) -> pa.Table:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.user_functions import AggregateFunction, ScalarFunction
 from penstock.columnar.accumulator_rows import new_accumulator
 from penstock.columnar.rows import make_row
+from penstock.table.pandas_values import compact, series_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def _row(value: Any) -> Any:
@@ -47,7 +51,7 @@ def _to_pandas(array: Any) -> Any:
     import pyarrow as pa
 
     if not pa.types.is_struct(array.type):
-        return array.to_pandas()
+        return series_of(array)
     parts = [_to_pandas(column) for column in array.flatten()]
     named = [
         part.rename(field.name) if isinstance(part, pd.Series) else part
@@ -108,7 +112,7 @@ class PandasAggregate(AggregateFunction):
         return []
 
     def accumulate(self, accumulator: Any, *arrays: Any) -> None:
-        accumulator.append(list(map(_to_pandas, arrays)))
+        accumulator.append(list(map(compact, arrays)))
 
     def merge(self, accumulator: Any, accumulators: Any) -> None:
         for other in accumulators:
@@ -117,10 +121,7 @@ class PandasAggregate(AggregateFunction):
     def get_value(self, accumulator: Any) -> Any:
         if not accumulator:
             return None  # before the first row of a group
-        import pandas as pd
-
-        series = [pd.concat(parts, ignore_index=True) for parts in zip(*accumulator, strict=True)]
-        return _plain(self._value(series))
+        return _plain(self._value([_joined(parts) for parts in zip(*accumulator, strict=True)]))
 
     def _value(self, series: list[Any]) -> Any:
         function = self._function
@@ -131,6 +132,19 @@ class PandasAggregate(AggregateFunction):
         return function.get_value(accumulator if changed is None else changed)
 
 
+def _joined(parts: Sequence[Any]) -> Any:
+    """The rows of a group as one Series or DataFrame. Snapshots of older versions hold them as such."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if all(isinstance(part, pa.Array) for part in parts):
+        return _to_pandas(pa.concat_arrays(parts))
+    made = [_to_pandas(part) if isinstance(part, pa.Array) else part for part in parts]
+    return pd.concat(made, ignore_index=True)
+
+
 def _plain(value: Any) -> Any:
-    """NumPy's number as Python's."""
-    return value.item() if hasattr(value, "item") else value
+    """NumPy's number as Python's, and pandas' missing value as NULL."""
+    import pandas as pd
+
+    return None if value is pd.NA else value.item() if hasattr(value, "item") else value
