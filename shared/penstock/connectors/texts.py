@@ -11,6 +11,7 @@ from urllib.parse import quote
 from penstock.errors import ConnectorError, RecordError, nearest
 from penstock.types import Column, Field
 from penstock.types import logical as t
+from penstock.types.iso import datetime_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ def reader_of(type_: t.LogicalType) -> Callable[[bytes], Any]:
         case t.DateType():
             return lambda data: dt.date.fromisoformat(data.decode())
         case t.TimeType():
-            return lambda data: dt.time.fromisoformat(data.decode())
+            return lambda data: time_of(data.decode())
         case t.TimestampLtzType():
             return lambda data: _moment(data).replace(tzinfo=dt.UTC)
         case t.TimestampType():
@@ -93,7 +94,7 @@ def _boolean(data: bytes) -> bool:
 
 
 def _moment(data: bytes) -> dt.datetime:
-    moment = dt.datetime.fromisoformat(data.decode())
+    moment = datetime_of(data.decode())
     return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 

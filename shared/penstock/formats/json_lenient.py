@@ -10,7 +10,6 @@ import base64
 import datetime as dt
 import json
 import math
-import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from penstock.functions.variant import canonical
 from penstock.types import logical as t
 from penstock.types.batch import Batch
 from penstock.types.column import Column
+from penstock.types.iso import datetime_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +34,6 @@ _KINDS = {list: "an array", str: "a string", bool: "a boolean", type(None): "nul
 _INT_BITS = {t.TinyIntType: 8, t.SmallIntType: 16, t.IntType: 32, t.BigIntType: 64}
 #: The least number that is nearer to FLOAT's infinity than to its greatest value.
 _BEYOND_FLOAT = (2 - 2.0**-24) * 2.0**127
-#: The hour 24 of a time, and of a timestamp: there behind what separates it from its date.
-_HOUR_24_OF_TIME = re.compile(r"^T?24")
-_HOUR_24 = re.compile(r"[^\d\-:.,+W]24(:|0|$)")
 _encode = msgspec.json.Encoder(decimal_format="number", enc_hook=Decimal).encode
 
 
@@ -131,11 +128,11 @@ class LenientConverter:
             case t.DateType():
                 return dt.date.fromisoformat(value)
             case t.TimeType():
-                return dt.time.fromisoformat(_without_hour_24(value, _HOUR_24_OF_TIME))
+                return time_of(value)
             case t.TimestampType(precision=p):
-                return _naive(dt.datetime.fromisoformat(_without_hour_24(value)), p)
+                return _naive(datetime_of(value), p)
             case t.TimestampLtzType(precision=p):
-                return _aware(dt.datetime.fromisoformat(_without_hour_24(value)), p)
+                return _aware(datetime_of(value), p)
             case t.ArrayType(element=element):
                 if not isinstance(value, list):
                     raise TypeError("not a list")
@@ -167,13 +164,6 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError("not an object")
     return value
-
-
-def _without_hour_24(text: str, hour_24: re.Pattern[str] = _HOUR_24) -> str:
-    """The text. Raises ValueError for the hour 24, which Python 3.14 reads as the next day's midnight."""
-    if hour_24.search(text):
-        raise ValueError("hour must be in 0..23")
-    return text
 
 
 def _float(value: Any, *, single: bool) -> float:

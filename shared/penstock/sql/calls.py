@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -14,6 +13,7 @@ from penstock.secrets import resolved
 from penstock.sql.catalog import resolved_table
 from penstock.sql.errors import Source
 from penstock.sql.syntax import TypedLiteral
+from penstock.types.iso import datetime_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def _value(source: Source, node: exp.Expression | None, kind: str, name: str, zo
 
 def _milliseconds(text: str, zone: str) -> int | None:
     try:
-        time = datetime.datetime.fromisoformat(text)
+        time = datetime_of(text)
     except ValueError:
         return None
     return int(time.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)

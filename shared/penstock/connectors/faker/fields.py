@@ -15,6 +15,7 @@ from penstock.errors import ConnectorError, RecordError, nearest
 from penstock.options import Option, OptionSet, integer, number, text
 from penstock.types import Column
 from penstock.types import logical as t
+from penstock.types.iso import datetime_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +104,7 @@ def fitting(type_: t.LogicalType, made: Any) -> Any:
         case t.DateType():
             return made if type(made) is dt.date else _moment(made).date()
         case t.TimeType():
-            return made if isinstance(made, dt.time) else dt.time.fromisoformat(str(made))
+            return made if isinstance(made, dt.time) else time_of(str(made))
         case t.TimestampLtzType():
             return _moment(made).replace(tzinfo=dt.UTC)
         case t.TimestampType():
@@ -122,7 +123,7 @@ def _moment(made: Any) -> dt.datetime:
         return made.replace(tzinfo=None)
     if isinstance(made, dt.date):
         return dt.datetime.combine(made, dt.time())
-    return dt.datetime.fromisoformat(str(made))
+    return datetime_of(str(made))
 
 
 _SCALARS = (

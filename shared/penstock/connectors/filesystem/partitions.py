@@ -24,6 +24,7 @@ from penstock.functions.evaluate import compile_predicate
 from penstock.functions.expr import Expr
 from penstock.types import Batch, Column, Field, Schema
 from penstock.types import logical as t
+from penstock.types.iso import datetime_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +101,7 @@ def value_of(type_: t.LogicalType, text: str) -> Any:
         raise ValueError(text)
     if isinstance(type_, t.DateType):
         return datetime.date.fromisoformat(text)
-    return datetime.datetime.fromisoformat(text)
+    return datetime_of(text)
 
 
 def _no(text: str) -> Any:

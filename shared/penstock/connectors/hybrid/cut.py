@@ -15,6 +15,7 @@ import numpy as np
 from penstock.errors import ConnectorError, nearest
 from penstock.types import Column
 from penstock.types import logical as t
+from penstock.types.iso import datetime_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +83,7 @@ def _value(text: str, type_: t.LogicalType) -> int:
             case t.TimestampType():
                 return _micros(_naive(text, type_))
             case t.TimestampLtzType():
-                moment = dt.datetime.fromisoformat(text)
+                moment = datetime_of(text)
                 if moment.tzinfo is None:
                     raise ValueError("no offset from UTC")
                 return _micros(moment.astimezone(dt.UTC).replace(tzinfo=None))
@@ -105,7 +106,7 @@ def _value(text: str, type_: t.LogicalType) -> int:
 
 
 def _naive(text: str, type_: Any) -> dt.datetime:
-    moment = dt.datetime.fromisoformat(text)
+    moment = datetime_of(text)
     if moment.tzinfo is not None:
         raise ValueError(f"{type_} has no zone")
     return moment

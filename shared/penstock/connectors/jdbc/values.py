@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import RecordError
 from penstock.types import logical as t
 from penstock.types.column import Column
+from penstock.types.iso import datetime_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ def _bytes(value: Any) -> bytes:
 def _timestamp(value: Any) -> dt.datetime:
     if isinstance(value, int):
         return _EPOCH + dt.timedelta(milliseconds=value)
-    moment = dt.datetime.fromisoformat(value)
+    moment = datetime_of(value)
     return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
@@ -82,7 +83,7 @@ def _from_database(type_: t.LogicalType) -> Callable[[Any], Any]:
         case t.DateType():
             return _date
         case t.TimeType():
-            return dt.time.fromisoformat
+            return time_of
         case t.TimestampLtzType():
             return _instant
         case t.TimestampType():
