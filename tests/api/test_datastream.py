@@ -177,6 +177,10 @@ class TestKeyed:
         main = env.from_collection(list(range(10))).process(Split(), Types.LONG())
         assert sorted(collect(main.get_side_output(odd), parallelism)) == [1, 3, 5, 7, 9]
         assert sorted(collect(main, parallelism)) == [0, 2, 4, 6, 8]
+        unread = env.from_collection(list(range(10))).process(Split(), Types.LONG())
+        assert sorted(collect(unread, parallelism)) == [0, 2, 4, 6, 8]
+        untyped = env.from_collection(list(range(10))).process(Split())
+        assert sorted(collect(untyped, parallelism)) == [0, 2, 4, 6, 8]
 
     def test_connected_streams_share_state(self, env: Any, collect: Any, parallelism: int) -> None:
         class Match(CoProcessFunction):

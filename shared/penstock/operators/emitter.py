@@ -25,8 +25,10 @@ class Emitter:
 
     def __init__(self, schema: Schema, where: str, tags: Iterable[str]) -> None:
         self._schema = schema
+        fixed, tags = fixer(schema), frozenset(tags)
+        # A function may yield to a side output that nobody reads, which drops the value, as in Flink.
         #: For ``items``: takes what a record holds at once, before the function changes it; None: it holds values.
-        self.fixed = _with_tags(fixer(schema)) if (tags := frozenset(tags)) else fixer(schema)
+        self.fixed = fixed if fixed is None and not tags else _with_tags(fixed)
         self._where = where
         self._tags = tags
         self.items: list[Any] = []
@@ -67,7 +69,7 @@ class Emitter:
 
     def split_tagged(self) -> None:
         """Move values that were yielded as ``tag, value`` (as in Flink) to their side outputs."""
-        if not self._tags:
+        if not self.items:
             return
         items = self.items
         tagged = [
