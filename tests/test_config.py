@@ -41,13 +41,15 @@ def test_defaults_are_what_the_documentation_says() -> None:
     assert config.WATERMARK_INTERVAL_MS.read({}) == 200
 
 
-def test_unknown_keys_of_our_families_are_refused_with_the_nearest() -> None:
+def test_unknown_keys_are_refused_with_the_nearest() -> None:
     with pytest.raises(SpecError, match=r"parallelism\.defualt") as caught:
         config.check_keys({"parallelism.defualt": "2"})
     assert "parallelism.default" in caught.value.remedy
     with pytest.raises(SpecError, match="paralelism"):
         config.check_keys({"paralelism.default": "2"})  # the family's name is mistyped, too
-    config.check_keys({"somebody.else": "1"})
+    with pytest.raises(SpecError, match=r"somebody\.else"):
+        config.check_keys({"somebody.else": "1"})  # nothing reads it
+    config.check_keys({"python.fn-execution.bundle.size": "1"})
     config.check_keys({"user.threshold": "1", "parallelism.default": "2"})
 
 
@@ -179,12 +181,36 @@ def test_families_of_the_cluster_are_no_jobs() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["metrics.reporter.prom.port", "metrics.flink-name", "storage.option.region", "storage.region"]
+    "key",
+    [
+        "metrics.reporter.prom.port",
+        "metrics.flink-name",
+        "storage.option.region",
+        "storage.region",
+        "nope.key",
+        "nope",
+    ],
 )
 def test_what_has_no_effect_is_refused_of_services_and_jobs(key: str) -> None:
     for check in (config.check_cluster, config.check_job):
         with pytest.raises(SpecError, match="unknown configuration key"):
             check({key: "1"})
+
+
+def test_a_time_zone_is_checked_where_it_is_set() -> None:
+    for zone in ("UTC", "Europe/Berlin", "GMT+08:00"):
+        config.check_job({"table.local-time-zone": zone})
+    with pytest.raises(SpecError, match="unknown time zone") as caught:
+        config.check_job({"table.local-time-zone": "Mars/Olympus"})
+    assert caught.value.got == "'Mars/Olympus'"
+    assert "table.local-time-zone" in str(caught.value.where)
+
+
+def test_mini_batches_of_flinks_programs_are_taken() -> None:
+    prefix = "table.exec.mini-batch."
+    config.check_job({prefix + "enabled": "true", prefix + "allow-latency": "5 s", prefix + "size": "5000"})
+    with pytest.raises(SpecError, match="boolean"):
+        config.check_job({prefix + "enabled": "yes"})
 
 
 def test_values_that_contradict_each_other() -> None:

@@ -200,6 +200,9 @@ WRONG = {
     "window function": ("SELECT * FROM TABLE(TUMBEL(TABLE v, DESCRIPTOR(id), INTERVAL '1' SECOND))", "line 1, column 21",
                         "unknown table function 'TUMBEL'", "'TUMBLE'"),
     "setting": ("SET 'paralelism.default' = '2'", "line 1, column 1", "unknown configuration key", "'parallelism.default'"),
+    "unlike any setting": ("SET 'nope.key' = '2'", "line 1, column 1", "unknown configuration key 'nope.key'", ""),
+    "time zone": ("SET 'table.local-time-zone' = 'Mars/Olympus'", "line 1, column 1", "unknown time zone", ""),
+    "alias": ("SELECT o.id FROM v AS o JOIN v AS o ON TRUE", "line 1, column 8", "column 'o.id' is ambiguous", "another alias: 'o'"),
     "pattern": ("SELECT * FROM v MATCH_RECOGNIZE (ORDER BY id MEASURES A.id AS x PATTERN (A) DEFINE A AS TRUE)",
                 "line 1, column 17", "MATCH_RECOGNIZE", "LAG"),
 }  # fmt: skip

@@ -38,11 +38,7 @@ FORMER_NAMES = {
 
 
 def check_keys(config: Mapping[str, Any]) -> None:
-    """Raises SpecError for a known key whose value does not fit, and, with the nearest name, for an unknown
-    key that belongs to a family of ours or is nearly a known key. Keys of other families are not checked."""
-    families = {k.split(".", 1)[0] for k in (*OPTIONS, *(family.prefix for family in FAMILIES))}
-    # PyFlink's programs set further keys, of its second process (python.fn-execution.bundle.size), which is not there.
-    families.discard("python")
+    """Raises SpecError for a known key whose value does not fit, and, with the nearest name, for an unknown key."""
     for key in config:
         if key in WITHOUT_EFFECT:
             raise SpecError(
@@ -52,7 +48,8 @@ def check_keys(config: Mapping[str, Any]) -> None:
                 where=f"configuration key '{key}'",
                 remedy=f"leave it out: {WITHOUT_EFFECT[key]}",
             )
-        if not is_known_option(key) and (key.split(".", 1)[0] in families or _nearly_known(key)):
+        # PyFlink's programs set keys of its second process (python.fn-execution.bundle.size), which is not there.
+        if not is_known_option(key) and not key.startswith("python."):
             raise SpecError(
                 f"unknown configuration key '{key}'",
                 expected="a key of docs/configuration.md (your own: 'user.…')",
@@ -131,9 +128,3 @@ def is_known_option(key: str) -> bool:
 def family_of(key: str) -> ConfigFamily | None:
     """The family to which ``key`` belongs by its prefix, or None."""
     return next((family for family in FAMILIES if key.startswith(family.prefix)), None)
-
-
-def _nearly_known(key: str) -> bool:
-    import difflib
-
-    return bool(difflib.get_close_matches(key.lower(), [k.lower() for k in OPTIONS], n=1, cutoff=0.85))

@@ -17,6 +17,7 @@ from penstock.config.values import (
     parse_parallelism,
     parse_spark_master,
     parse_spark_remote,
+    parse_time_zone,
 )
 
 if TYPE_CHECKING:
@@ -251,7 +252,23 @@ CATALOG_STORE_FOLDER = define(
     str,
     "Folder of the catalog store `file`.",
 )
-LOCAL_TIME_ZONE = define("table.local-time-zone", "UTC", str, "Time zone of the session.")
+LOCAL_TIME_ZONE = define(
+    "table.local-time-zone",
+    "UTC",
+    parse_time_zone,
+    "Time zone of the session: a region such as `Europe/Berlin`, or an offset such as `GMT+08:00`.",
+)
+for _key, _default, _parse in (
+    ("enabled", False, parse_bool),
+    ("allow-latency", 0, parse_duration_ms),
+    ("size", -1, parse_int),
+):
+    define(
+        f"table.exec.mini-batch.{_key}",
+        _default,  # type: ignore[arg-type]
+        _parse,  # type: ignore[arg-type]
+        "Taken from programs of Flink, without effect: operators work on batches of rows always.",
+    )
 MAX_COLUMN_WIDTH = define(
     "sql-client.display.max-column-width",
     30,

@@ -86,6 +86,18 @@ def parse_number(text: str) -> float:
     return number
 
 
+def parse_time_zone(text: str) -> str:
+    """The name of a region or a fixed offset, unchanged. Raises SpecError if this machine knows no such zone."""
+    from penstock.functions.zones import (  # NumPy, which the option's other readers need not
+        ZONES_EXPECTED,
+        find_zone,
+    )
+
+    if find_zone(str(text)) is None:
+        raise SpecError("unknown time zone", expected=ZONES_EXPECTED, got=repr(text))
+    return str(text)
+
+
 #: The greatest parallelism of a vertex, because key groups are numbered with 15 bits.
 MOST_SUBTASKS = 32_768
 

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.functions import decimals as d
-from penstock.functions.inference import APPROXIMATE, EXACT, NUMERIC, common_type, comparison_types, shared_number
+from penstock.functions.inference import (
+    APPROXIMATE,
+    EXACT,
+    NUMERIC,
+    common_type,
+    comparison_types,
+    shared_number,
+)
 from penstock.functions.signature import FunctionDef, Resolution, register
 from penstock.functions.vector import Scalar, as_column, is_null, merge_valid
 from penstock.types import logical as t
@@ -244,7 +251,11 @@ def taken_apart(name: str, args: Sequence[Expr]) -> list[tuple[str, list[tuple[s
     The outer list has one group, or two for BETWEEN SYMMETRIC; each has its connective. None where one type does.
     """
     types = [a.type for a in args if not isinstance(a.type, t.NullType)]
-    if len(types) < 3 or isinstance(args[0].type, t.NullType) or not all(isinstance(x, NUMERIC) for x in types):
+    if (
+        len(types) < 3
+        or isinstance(args[0].type, t.NullType)
+        or not all(isinstance(x, NUMERIC) for x in types)
+    ):
         return None
     if shared_number(types, "IN" in name.split()) is not None:
         return None
@@ -328,5 +339,9 @@ register(FunctionDef("IS NOT DISTINCT FROM", _resolve, _bind_distinct(True)))
 for _negate in (False, True):
     _not = "NOT " if _negate else ""
     register(FunctionDef(f"{_not}BETWEEN", _resolve_common, _bind_between(_negate, False), apart=taken_apart))
-    register(FunctionDef(f"{_not}BETWEEN SYMMETRIC", _resolve_common, _bind_between(_negate, True), apart=taken_apart))
+    register(
+        FunctionDef(
+            f"{_not}BETWEEN SYMMETRIC", _resolve_common, _bind_between(_negate, True), apart=taken_apart
+        )
+    )
     register(FunctionDef(f"{_not}IN", _resolve_common, _bind_in(_negate), apart=taken_apart))

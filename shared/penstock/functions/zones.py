@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.errors import SqlError
 
+ZONES_EXPECTED = "a region such as 'America/New_York', 'UTC', or an offset such as 'GMT+08:00'"
 _BUCKET_US = 900_000_000
 _DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,7 +49,7 @@ def require_zone(zone: str) -> tzinfo:
     if found is None:
         raise SqlError(
             f"unknown time zone {zone!r}",
-            expected="a region such as 'America/New_York', 'UTC', or an offset such as 'GMT+08:00'",
+            expected=ZONES_EXPECTED,
             got=repr(zone),
             remedy="set table.local-time-zone to one of these",
         )

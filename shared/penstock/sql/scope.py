@@ -108,12 +108,16 @@ class Relation:
         if len({c.index for c in found}) == 1:
             return found[0]
         tables = [f"{c.table}.{c.name}" for c in found if c.table]
+        remedy = "qualify it: " + " or ".join(tables) if tables else "give the columns different aliases"
+        twice = next((c.table for c in found if c.table and tables.count(f"{c.table}.{c.name}") > 1), None)
+        if twice is not None:
+            remedy = f"give one of the tables another alias: '{twice}' names two of them, or one with two columns of that name"
         raise source.error(
             f"column '{'.'.join(parts)}' is ambiguous",
             node,
             expected="a name that fits one column",
             got=" and ".join(tables) or f"{len(found)} columns of that name",
-            remedy="qualify it: " + " or ".join(tables) if tables else "give the columns different aliases",
+            remedy=remedy,
         )
 
 
