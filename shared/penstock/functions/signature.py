@@ -43,7 +43,9 @@ class FunctionDef:
     costly: bool = False
     deterministic: bool = True
     #: (name, arguments) → the comparisons that the call means, by connective; None if it stays as it is.
-    apart: Callable[[str, Sequence[Expr]], list[tuple[str, list[tuple[str, Expr, Expr]]]] | None] | None = None
+    apart: Callable[[str, Sequence[Expr]], list[tuple[str, list[tuple[str, Expr, Expr]]]] | None] | None = (
+        None
+    )
 
 
 @dataclass(slots=True)
