@@ -57,6 +57,30 @@ def test_csv_both_ways(options):
     assert decoder("csv", **options).decode(encoder.encode(batch), where).to_pylist() == ROWS
 
 
+SHORT = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("n", t.IntType()))
+
+
+def test_a_quoted_line_end_is_kept_beside_a_bad_record():
+    bad = []
+    data = b'1,"a\nb",1\n2,x\n3,"c\n\nd",3\n4,"open,4\n5,5 inch,5\n6,z,6\n'
+    rows = decoder("csv", SHORT, bad=bad).decode_batch(data, "f").to_pylist()
+    assert rows == [(1, "a\nb", 1), (3, "c\n\nd", 3), (5, "5 inch", 5), (6, "z", 6)]
+    assert [place for _, _, place in bad] == ["f, line 3", "f, line 7"]
+
+
+def test_cells_that_a_record_lacks_are_null_where_errors_are_ignored():
+    ignoring = decoder("csv", SHORT, **{"csv.ignore-parse-errors": "true"})
+    data = b"1,a,1\n2,b\n3\n4,d,4,4\n5,x,y\n6,,\n"
+    rows = [(1, "a", 1), (2, "b", None), (3, None, None), (5, "x", None), (6, "", None)]
+    assert ignoring.decode_batch(data, "f").to_pylist() == rows
+    assert ignoring.decode(data.splitlines(), where).to_pylist() == rows
+    needed = Schema.of(("id", t.BigIntType()), ("name", t.VarCharType()), ("n", t.IntType(nullable=False)))
+    strict = decoder("csv", needed, **{"csv.ignore-parse-errors": "true"})
+    assert strict.decode_batch(data, "f").to_pylist() == [(1, "a", 1)]
+    projected = decoder("csv", SHORT, projection=[0, 1], **{"csv.ignore-parse-errors": "true"})
+    assert projected.decode_batch(b"2,b\n", "f").to_pylist() == [(2, "b")]
+
+
 def test_csv_projection_header_and_null_literal():
     schema = Schema.of(("a", t.IntType()), ("b", t.VarCharType()), ("c", t.IntType()))
     csv = decoder("csv", schema, [2, 1], **{"csv.header": "true", "csv.null-literal": "NA"})
@@ -81,6 +105,7 @@ def test_csv_bad_cells_and_widths_are_named():
     assert decoder("csv", loose, **ignoring).decode(lines, where).to_pylist() == [
         (1, 2),
         (None, 3),
+        (4, None),
         (5, None),
         (6, 7),
     ]

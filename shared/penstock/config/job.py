@@ -265,8 +265,8 @@ for _key, _default, _parse in (
 ):
     define(
         f"table.exec.mini-batch.{_key}",
-        _default,  # type: ignore[arg-type]
-        _parse,  # type: ignore[arg-type]
+        _default,
+        _parse,
         "Taken from programs of Flink, without effect: operators work on batches of rows always.",
     )
 MAX_COLUMN_WIDTH = define(

@@ -20,7 +20,7 @@ from penstock.errors import ConnectorError, RecordError, nearest
 from penstock.formats.api import Decoder, Encoder, Format, FormatContext
 from penstock.formats.build import build_column, in_range
 from penstock.formats.json_encode import timestamps_as_text
-from penstock.formats.lines import LineFiles
+from penstock.formats.lines import LineFiles, quoted_records
 from penstock.formats.reporting import redact, shorten, unsupported_type
 from penstock.options import Option, OptionSet, boolean, character, text
 from penstock.types import logical as t
@@ -127,9 +127,19 @@ class CsvDecoder(Decoder):
         first = self._extra.get("lines_before", 0) + 1
         if cells is None:
             # A record has another number of cells: read line by line to find it.
-            numbered = [(i, line) for i, line in enumerate(data.splitlines(), first) if line.strip()]
-            return self.decode([line for _, line in numbered], lambda i: f"{where}, line {numbered[i][0]}")
+            numbered = [
+                (i, record)
+                for i, record in quoted_records(data.splitlines(), first, self.quote, self._is_record)
+                if record.strip()
+            ]
+            return self.decode(
+                [record for _, record in numbered], lambda i: f"{where}, line {numbered[i][0]}"
+            )
         return self._convert(cells, None, lambda i: f"{where}, line {first + i}")
+
+    def _is_record(self, text: bytes) -> bool:
+        cells = self._parse_or_none(text + b"\n")
+        return cells is not None and cells.num_rows == 1
 
     # -- cells ----------------------------------------------------------------------
 
@@ -150,8 +160,9 @@ class CsvDecoder(Decoder):
             convert_options=pacsv.ConvertOptions(default_column_type=pa.string()),
         )
 
-    def _parse(self, data: bytes) -> pa.Table:
-        names = [str(i) for i in range(len(self._header or self._table.fields))]
+    def _parse(self, data: bytes, count: int | None = None) -> pa.Table:
+        """Text cells of records, which have as many as there are columns, or ``count``."""
+        names = [str(i) for i in range(count or len(self._header or self._table.fields))]
         return pacsv.read_csv(
             io.BytesIO(data),
             read_options=pacsv.ReadOptions(
@@ -180,6 +191,8 @@ class CsvDecoder(Decoder):
                     "not one CSV record", expected="one record", got=f"{cells.num_rows} records"
                 )
         except (pa.ArrowException, UnicodeDecodeError, RecordError) as err:
+            if self._ignore:
+                return self._padded(message.rstrip(b"\r\n") + b"\n", where)
             error = RecordError(
                 "the record does not parse as CSV",
                 expected=f"{len(self._names())} columns: " + ", ".join(self._names()),
@@ -188,6 +201,20 @@ class CsvDecoder(Decoder):
             self._reject(error, message, where)
             return Batch.empty(self._schema)
         return self._convert(cells, [message], lambda _: where)
+
+    def _padded(self, line: bytes, where: str) -> Batch:
+        """The record with NULL for cells that it lacks, as in Flink; no row if it is wrong otherwise."""
+        try:
+            cells = self._parse(line, self._parse_header(line).num_columns)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return Batch.empty(self._schema)
+        missing = self._names()[cells.num_columns :]
+        needed = any(f.name in missing and not f.type.nullable for f in self._schema.fields)
+        if not missing or needed or cells.num_rows != 1:
+            return Batch.empty(self._schema)
+        for name in missing:
+            cells = cells.append_column(name, pa.nulls(1, pa.string()))
+        return self._convert(cells, [line], lambda _: where)
 
     # -- columns ---------------------------------------------------------------------
 

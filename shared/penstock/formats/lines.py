@@ -12,7 +12,7 @@ from penstock.formats.compressed import DecompressedFile, compression_of
 from penstock.formats.file_errors import shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import BinaryIO
 
     from penstock.formats.api import Decoder, FileContext, Format, Output
@@ -167,3 +167,22 @@ def _record_end(data: bytes, quote: bytes | None) -> int:
     while quote is not None and cut and data.count(quote, 0, cut) % 2:
         cut = data.rfind(b"\n", 0, cut - 1) + 1
     return cut
+
+
+def quoted_records(
+    lines: Sequence[bytes], first: int, quote: bytes | None, is_record: Callable[[bytes], bool]
+) -> Iterator[tuple[int, bytes]]:
+    """Each record with the number of its first line, which is ``first`` for the first of ``lines``.
+
+    Lines are one record where a quoted cell goes on in the next and ``is_record`` says so of them together; else each
+    stands for itself, so that a wrong quote spoils no more than its own line.
+    """
+    i = 0
+    while i < len(lines):
+        end = i + 1
+        if quote and lines[i].count(quote) % 2 and not is_record(lines[i]):
+            last = next((k for k in range(end, len(lines)) if lines[k].count(quote) % 2), None)
+            if last is not None and is_record(b"\n".join(lines[i : last + 1])):
+                end = last + 1
+        yield first + i, b"\n".join(lines[i:end])
+        i = end
