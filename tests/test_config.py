@@ -202,6 +202,8 @@ def test_a_time_zone_is_checked_where_it_is_set() -> None:
         config.check_job({"table.local-time-zone": zone})
     with pytest.raises(SpecError, match="unknown time zone") as caught:
         config.check_job({"table.local-time-zone": "Mars/Olympus"})
+    with pytest.raises(SpecError, match="unknown time zone"):
+        config.check_job({"table.local-time-zone": "GMT+99:00"})
     assert caught.value.got == "'Mars/Olympus'"
     assert "table.local-time-zone" in str(caught.value.where)
 

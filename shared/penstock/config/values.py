@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import SpecError, nearest
+from penstock.time_zones import ZONES_EXPECTED, find_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,11 +89,6 @@ def parse_number(text: str) -> float:
 
 def parse_time_zone(text: str) -> str:
     """The name of a region or a fixed offset, unchanged. Raises SpecError if this machine knows no such zone."""
-    from penstock.functions.zones import (  # NumPy, which the option's other readers need not
-        ZONES_EXPECTED,
-        find_zone,
-    )
-
     if find_zone(str(text)) is None:
         raise SpecError("unknown time zone", expected=ZONES_EXPECTED, got=repr(text))
     return str(text)

@@ -18,7 +18,8 @@ import pyarrow as pa
 from penstock.errors import SqlError
 from penstock.functions.calendar import DAY_US, FIXED_US, SECOND_US
 from penstock.functions.parsing import days_in_month, days_of, fraction_us
-from penstock.functions.zones import is_utc, local_us, require_zone
+from penstock.functions.zones import local_us, require_zone
+from penstock.time_zones import is_utc
 
 _EPOCH = datetime(1970, 1, 1)
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -27,7 +27,8 @@ from penstock.functions.signature import (
 )  # fmt: skip
 from penstock.functions.temporal import STAMP_OR_TEXT, append_zone
 from penstock.functions.vector import Scalar, as_column, is_null
-from penstock.functions.zones import find_zone, instant_us
+from penstock.functions.zones import instant_us
+from penstock.time_zones import find_zone
 from penstock.types import logical as t
 from penstock.types.column import Column
 

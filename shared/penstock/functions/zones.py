@@ -6,41 +6,18 @@ counts.
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
 from penstock.errors import SqlError
+from penstock.time_zones import ZONES_EXPECTED, find_zone, is_utc
 
-ZONES_EXPECTED = "a region such as 'America/New_York', 'UTC', or an offset such as 'GMT+08:00'"
 _BUCKET_US = 900_000_000
 _DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UTC_NAMES = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "UTC+00:00", "GMT+00:00"})
-_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?$")
-
-
-def is_utc(zone: str) -> bool:
-    """Whether the name means UTC."""
-    return zone in _UTC_NAMES
-
-
-@lru_cache(maxsize=256)
-def find_zone(zone: str) -> tzinfo | None:
-    """The zone of a region name or of a fixed offset (``GMT+08:00``); None if there is none."""
-    match = _OFFSET.match(zone)
-    if match:
-        sign, hours, minutes = match.groups()
-        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        return timezone(-offset if sign == "-" else offset)
-    try:
-        return ZoneInfo("UTC" if is_utc(zone) else zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def require_zone(zone: str) -> tzinfo:

@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from penstock.functions.expr import Expr, InputRef, Literal
 from penstock.functions.registry import make_call
-from penstock.functions.zones import is_utc
 from penstock.jobgraph.specs import WindowSpec
 from penstock.plan import nodes as n
 from penstock.sql.errors import did_you_mean
@@ -17,6 +16,7 @@ from penstock.sql.expressions import ExpressionBinder
 from penstock.sql.reading import function_name
 from penstock.sql.scope import Relation, unique_schema
 from penstock.sql.syntax import Descriptor, TableArgument, TableFunction
+from penstock.time_zones import is_utc
 from penstock.types import logical as t
 
 if TYPE_CHECKING:

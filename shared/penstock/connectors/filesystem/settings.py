@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.connectors.lookup import LOOKUP_OPTIONS
 from penstock.errors import SpecError
 from penstock.formats.compressing import COMPRESSIONS
-from penstock.functions.zones import find_zone
 from penstock.options import (
     Option,
     OptionSet,
@@ -19,6 +18,7 @@ from penstock.options import (
     positive,
     text,
 )
+from penstock.time_zones import find_zone
 from penstock.types import logical as t
 
 if TYPE_CHECKING:
