@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -66,6 +66,52 @@ def test_what_cannot_be_read_is_refused(config: dict[str, str], said: str, tmp_p
     file.write_text("")
     with pytest.raises(SpecError, match=said):
         entries({key: value.format(file=file) for key, value in config.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        (b"numpy\n# f\xfcr Karten\n", "the byte 0xfc in line 2 of"),
+        ("numpy\n".encode("utf-16"), "the byte 0xff in line 1 of"),
+    ],
+)
+def test_a_requirements_file_that_is_no_utf_8_is_refused(text: bytes, got: str, tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_bytes(text)
+    with pytest.raises(SpecError, match="no text of UTF-8") as refused:
+        entries({"python.requirements": str(file)})
+    assert refused.value.got == f"{got} {file}"
+
+
+def test_a_mark_before_the_text_is_no_part_of_the_first_requirement(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_bytes("numpy\n".encode("utf-8-sig"))
+    data = entries({"python.requirements": str(file)})[DEPENDENCIES].data
+    assert data is not None
+    assert decode(data).requirements == "numpy\n"
+
+
+def test_a_wheel_that_cannot_be_read_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.txt").write_text("broken\n")
+    wheel = tmp_path / "wheels" / "broken-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"PK\x03\x04 and the connection was lost")
+    config = {"python.requirements": f"{tmp_path}/requirements.txt#{wheel.parent}"}
+    with pytest.raises(SpecError, match="no zip archive") as refused:
+        entries(config)
+    assert refused.value.got == f"{wheel}, 32 bytes"
+
+    def denied(path: Any) -> bytes:
+        if path == wheel:
+            raise PermissionError(13, "Permission denied")
+        return path.open("rb").read()
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", denied)  # root may read every file
+    with pytest.raises(SpecError, match="cannot be read: Permission denied") as refused:
+        entries(config)
+    assert refused.value.got == str(wheel)
 
 
 def test_a_job_with_packages_stays_on_the_streaming_engine() -> None:

@@ -7,6 +7,8 @@ files; the entry ``DEPENDENCIES`` of the job's function table holds them.
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,14 +56,15 @@ def entries(config: Mapping[str, str]) -> dict[str, FunctionArtifact]:
     """The entry for what ``config`` names. Empty if it names nothing.
 
     Raises:
-        SpecError: A file is not there, is no archive, or all are too large.
+        SpecError: A file is not there or cannot be read, is no archive, or all are too large; the requirements file is no
+            text of UTF-8; a wheel is no zip archive.
     """
     asked = PYTHON_REQUIREMENTS.read(config), PYTHON_ARCHIVES.read(config)
     if not any(asked):
         return {}
     file, _, cache = asked[0].partition("#")
-    text = _read(file, PYTHON_REQUIREMENTS.key).decode() if file else ""
-    cached = {path.name: path.read_bytes() for path in _files(cache)} if cache else {}
+    text = _requirements(file) if file else ""
+    cached = {path.name: _package(path) for path in _files(cache)} if cache else {}
     archives = tuple(_archive(given) for given in asked[1].split(",") if given)
     size = sum(map(len, cached.values())) + sum(len(archive.data) for archive in archives)
     if size > MAX_BYTES:
@@ -103,16 +106,48 @@ def _read(path: str, key: str) -> bytes:
         ) from err
 
 
+def _requirements(file: str) -> str:
+    data = _read(file, PYTHON_REQUIREMENTS.key)
+    try:
+        return data.decode("utf-8-sig")  # editors of Windows begin a text with a mark
+    except UnicodeDecodeError as err:
+        line = data.count(b"\n", 0, err.start) + 1
+        raise SpecError(
+            "the requirements file is no text of UTF-8",
+            expected="a text file of UTF-8, as `pip freeze` writes it",
+            got=f"the byte 0x{data[err.start]:02x} in line {line} of {file}",
+            where=f"configuration key '{PYTHON_REQUIREMENTS.key}'",
+            remedy="save the file as UTF-8",
+        ) from err
+
+
+def _package(path: Path) -> bytes:
+    data = _read(str(path), PYTHON_REQUIREMENTS.key)
+    if path.suffix == ".whl" and not zipfile.is_zipfile(io.BytesIO(data)):
+        raise SpecError(
+            "a wheel that is no zip archive",
+            expected="a wheel, as `pip download -d FOLDER -r requirements.txt` fetches it",
+            got=f"{path}, {len(data)} bytes",
+            where=f"configuration key '{PYTHON_REQUIREMENTS.key}'",
+            remedy="fetch it again",
+        )
+    return data
+
+
 def _files(folder: str) -> list[Path]:
     root = Path(folder)
-    if not root.is_dir():
-        raise SpecError(
-            "the folder of packages is not there",
-            expected="a folder with wheels, as `pip download -d FOLDER -r requirements.txt` makes it",
-            got=folder,
-            where=f"configuration key '{PYTHON_REQUIREMENTS.key}'",
-        )
-    return sorted(path for path in root.iterdir() if path.is_file())
+    why = "is not there"
+    try:
+        if root.is_dir():
+            return sorted(path for path in root.iterdir() if path.is_file())
+    except OSError as err:
+        why = f"cannot be read: {err.strerror}"
+    raise SpecError(
+        f"the folder of packages {why}",
+        expected="a folder with wheels, as `pip download -d FOLDER -r requirements.txt` makes it",
+        got=folder,
+        where=f"configuration key '{PYTHON_REQUIREMENTS.key}'",
+    )
 
 
 def _archive(given: str) -> Archive:
