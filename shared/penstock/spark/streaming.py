@@ -222,8 +222,9 @@ def _each_batch(
         finally:
             # Spark's Python processes for the query carry the id of this session, which only runs the query. The
             # client knows the id as soon as Spark has answered it once.
-            cloned = df.sparkSession.client._server_session_id
-            if clones is not None and cloned is not None:
-                note_clone(clones, cloned)
+            if clones is not None:
+                cloned = df.sparkSession.client._server_session_id
+                if cloned is not None:
+                    note_clone(clones, cloned)
 
     return each
