@@ -36,12 +36,11 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.fixture
 def module_folder(tmp_path: Path) -> Iterator[Path]:
-    before, modules = list(sys.path), set(sys.modules)
+    before = list(sys.path)
+    sys.modules.pop("my_functions", None)  # of another test, from another folder
     yield tmp_path
     sys.path[:] = before
-    for name in set(sys.modules) - modules:
-        if name == "my_functions":
-            del sys.modules[name]
+    sys.modules.pop("my_functions", None)
 
 
 class _NoJobs:

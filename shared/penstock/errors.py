@@ -5,6 +5,8 @@
     PenstockError                 code, expected, got, where, remedy, retryable
     ├── UserError                 the user's program, spec, SQL or data
     │   ├── SpecError             a malformed job spec or configuration value
+    │   │   ├── SpecValueError    a wrong value in a program; Python's ValueError, too
+    │   │   └── SpecTypeError     a value of a wrong type in a program; Python's TypeError, too
     │   ├── SqlError              parsing, naming or typing; carries line and column
     │   ├── ConnectorError        an unknown connector, option, stream or file
     │   │   └── SecretError       a secret that an option names is not there

@@ -36,15 +36,19 @@ class Statements:
     def reach(self) -> None: ...
     def make_markers(self) -> None: ...
     def close(self) -> None: ...
-    def transaction(self, rows: list[Any], marker: str | None = None) -> None:
+    def transaction(self, rows: list[Any], marker: str | None = None, *, skips: bool) -> list[Any]:
+        assert not skips
         self.done.append((list(rows), marker))
+        return []
 
 
 def context(now_ms: int = NOW_MS) -> Any:
     async def run(call: Any) -> Any:
         return call()
 
-    return SimpleNamespace(schema=SCHEMA, pushed={"keys": [0]}, now_ms=lambda: now_ms, run=run)
+    return SimpleNamespace(
+        schema=SCHEMA, pushed={"keys": [0]}, now_ms=lambda: now_ms, run=run, on_error="fail"
+    )
 
 
 async def staged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

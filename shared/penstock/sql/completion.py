@@ -213,6 +213,9 @@ KEYWORDS = [
     "CONDITIONAL",
     "UNCONDITIONAL",
     "RETURNING",
+    "CONFLICT",
+    "DO",
+    "DEDUPLICATE",
 ]
 
 
