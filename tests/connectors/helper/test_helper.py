@@ -161,6 +161,20 @@ async def test_a_killed_helper_fails_the_reader_and_says_how():
     under_test.helper.close()
 
 
+async def test_a_close_that_is_cancelled_leaves_no_process():
+    """A job that fails in the moment in which its event loop ends: each left a descriptor of its process."""
+    under_test = driver(rows="100000", **{"blocks-ms": "1"})
+    reader = await opened(under_test)
+    pid, closing = reader.pid, asyncio.create_task(reader.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert pid not in helpers_of_this_process()
+    assert reader._process._ended.is_set()
+    under_test.helper.close()
+
+
 async def test_caught_up_is_only_the_helpers_fresh_word(monkeypatch):
     from penstock.connectors.helper import source
 

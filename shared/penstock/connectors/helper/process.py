@@ -127,22 +127,29 @@ class HelperProcess:
         return await self.begin(lambda n: Call(call=n, method=method, arguments=arguments), payload)
 
     async def close(self) -> None:
-        """Close the part and end the process; kill the process when it does not end by itself."""
-        if self._channel is not None and self.failure is None and not self._closing:
-            self._closing = True
-            with contextlib.suppress(PenstockError, TimeoutError):
-                await asyncio.wait_for(self.call("close"), _CLOSE_S)
-            self._channel.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), _CLOSE_S)
-        await self.kill()
+        """Close the part and end the process; kill the process when it does not end by itself. A caller that is
+        cancelled leaves no process either."""
+        try:
+            if self._channel is not None and self.failure is None and not self._closing:
+                self._closing = True
+                with contextlib.suppress(PenstockError, TimeoutError):
+                    await asyncio.wait_for(self.call("close"), _CLOSE_S)
+                self._channel.close()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), _CLOSE_S)
+        finally:
+            await self.kill()
 
     async def kill(self) -> None:
         """End the process now, and wait until it is gone."""
         self._closing = True
         if self._process is not None and not self._ended.is_set():
             self._handle.kill()
-            await self._ended.wait()
+            try:
+                await self._ended.wait()
+            except asyncio.CancelledError:
+                self._has_ended()  # The loop may not turn again; the wait for a killed process is short.
+                raise
         if self._channel is not None:
             self._channel.abort()
 
@@ -172,6 +179,8 @@ class HelperProcess:
             self._handle.kill()
 
     def _has_ended(self) -> None:
+        if self._ended.is_set():
+            return
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._handle.fileno())
         self._handle.close()
