@@ -77,8 +77,8 @@ class RowBudget:
     The estimate grows slowly, since a small batch says little about a large one. It shrinks at once when a
     batch took twice ``step_s``. A ``least`` above 1 means columnar operators. Their batches cost nearly the
     same, so a slow one was interrupted: the fastest of the last few counts, and batches below ``least`` rows
-    are ignored, and fewer rows than ``least`` are chosen only if those would take more than ``LONGEST_S``. (The thread's CPU time would be exact, but reading it is a system call of 4 µs several times
-    per batch.)
+    are ignored, and fewer rows than ``least`` are chosen only if those would take more than ``LONGEST_S``. (The
+    thread's CPU time would be exact, but reading it is a system call of 4 µs several times per batch.)
     """
 
     __slots__ = ("_least", "_most", "_recent", "_step_s", "rows")

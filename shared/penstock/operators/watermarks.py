@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class WatermarkValve:
     """The watermark of n inputs: the lowest of those that count.
 
-    Idle and ended inputs do not count, quiet ones only if ``waits_for_quiet``. An input that was idle counts again when its watermark has reached the
-    output's: until then only its own rows are late, and other inputs are not held back. When all are idle, the
-    output rises to the highest watermark that they reached, but not to the end of time while one of them has
-    not ended.
+    Idle and ended inputs do not count, quiet ones only if ``waits_for_quiet``. An input that was idle counts
+    again when its watermark has reached the output's: until then only its own rows are late, and other inputs
+    are not held back. When all are idle, the output rises to the highest watermark that they reached, but not to
+    the end of time while one of them has not ended.
     """
 
     __slots__ = ("_counts", "_ended", "_idle", "_risen", "_told", "_values", "_waits", "idle", "watermark")
